@@ -198,7 +198,7 @@ finish() {
 
 # Steps of a run that a fault comes to and that ends all the same: some seconds, so that the fault comes first.
 # shellcheck disable=SC2034  # the tests use it
-faulty_steps=1000
+faulty_steps=2000
 recipe=$here/../../recipes/first.toml
 small=(model.layers=2 model.hidden=32 data.seq_len=32 batch.global=16 log.eval_every=0 log.fingerprint=true)
 

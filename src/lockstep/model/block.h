@@ -260,6 +260,7 @@ struct Parts {
   bool fixes_products() const { return product_strands > 1; }
   bool cuts_products() const { return tensor > 1 || fixes_products(); }
   int strands_here() const { return product_strands / tensor; }  // only with fixes_products()
+  int product_parts() const { return fixes_products() ? product_strands : tensor; }  // of a cut product
   bool sequence = false;  // norms and residuals are split over tokens among the tensor ranks
   int context = 1, context_rank = 0;
   bool heads = false;  // context ranks exchange tokens for heads; false: keys and values go round in a ring

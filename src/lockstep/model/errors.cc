@@ -107,9 +107,11 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"It is not a power of two, or not a multiple of parallel.context; or twice that number does not "
         "divide "
         "data.seq_len.",
-        "The model is your own or has no sequences; or it is trained with fp8, LoRA or DPO.",
+        "The model is your own or has no sequences; or it is trained with DPO.",
         "There are several context ranks and several slices per strand; or parallel.sequence and "
-        "batch.product_strands beside it."},
+        "batch.product_strands beside it.",
+        "batch.product_strands is set too, and all of its parts share a parameter that is trained, such as "
+        "an adapter of LoRA or the norm of single heads."},
        {"Choose one of the numbers in the message, or batch.sequence_strands=1: then context layouts are "
         "equal "
         "to rounding, and all others bit for bit."}},
@@ -117,20 +119,16 @@ std::vector<base::ErrorExplanation> error_rows() {
        "batch.product_strands not supported for this model or layout",
        {"It is not a power of two, or not a multiple of parallel.tensor.",
         "It does not divide the heads, the key heads, the feed-forward width or the tokens of a slice.",
-        "Attention and the feed-forward part are added at once (Phi, GPT-NeoX), or all heads are normalized "
-        "at "
-        "once (OLMo 2); the model is your own; or it is trained with fp8, LoRA, DPO, or Muon."},
+        "The model is your own, or it is trained with Muon, which must see matrices whole."},
        {"Choose one of the numbers in the message, or batch.product_strands=1: then tensor layouts are equal "
         "to "
         "rounding, and all others bit for bit."}},
       {185,
-       "fp8 not supported in this layout or model",
-       {"parallel.tensor or parallel.context splits matrices across ranks; each would scale its own shard, "
-        "and the result would depend on the layout.",
-        "It is your own model: its modules do their own products.",
+       "fp8 not supported for this model",
+       {"It is your own model: its modules do their own products.",
         "The model family does not declare fp8 products (Family::fp8_products).",
         "tune.method = lora: adapters read values that fp8 layers do not keep."},
-       {"Use data, zero and pipeline ranks with fp8, or precision.compute=bf16."}},
+       {"Use precision.compute=bf16."}},
       {195,
        "tune.targets names no linear map",
        {"A name is misspelled, or belongs to another family: gpt2 has c_attn where llama has q_proj."},
@@ -142,8 +140,10 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"Set tune.method=full, and freeze what shall stay with tune.freeze."}},
       {186,
        "Sizes not supported by fp8",
-       {"A width, the vocabulary, the logits chunk or the tokens per slice is not a multiple of 16."},
-       {"Set the size named in the message to a multiple of 16."}},
+       {"A width, the vocabulary, the logits chunk or the tokens per slice is not a multiple of 16.",
+        "What each tensor rank or product strand has of it, or each context rank or sequence strand of the "
+        "tokens, is none."},
+       {"Set the size named in the message to a multiple of 16 for each part, or use fewer parts."}},
   };
 }
 

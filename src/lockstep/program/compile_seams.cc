@@ -72,6 +72,9 @@ bool of_pieces(Seam seam) { return seam == Seam::gather_pieces || seam == Seam::
 bool gathers(Seam seam) { return seam == Seam::gather_tokens || seam == Seam::gather_pieces; }
 bool scatters(Seam seam) { return seam == Seam::scatter_tokens || seam == Seam::scatter_pieces; }
 bool sums(Seam seam) { return seam == Seam::sum || seam == Seam::sum_both || scatters(seam); }
+// Over the tree, addends of edges that have the model's own type are fp32; what is summed both ways is fp32
+// anyway, and stays so.
+bool rounds_sum(Seam seam) { return sums(seam) && seam != Seam::sum_both; }
 
 }  // namespace
 
@@ -98,7 +101,7 @@ int Compiler::cross(Seam seam, int buffer, int block, int segment, int slice) {
     Buffer to = from;
     to.name += " across";
     to.shape = behind(seam, from.shape, model_.parts);
-    if (tree && sums(seam)) to.dtype = model_.compute;
+    if (tree && rounds_sum(seam)) to.dtype = model_.compute;
     i.moved_bytes = std::max(from.bytes(), to.bytes());
     result = program_.add_buffer(to);
     if (seam == Seam::sum || seam == Seam::sum_both) {
@@ -310,7 +313,7 @@ void Compiler::find_flows() {
       for (const ValueSpec& spec : plan.outputs) edges[spec.name] = spec;
       for (const auto& [name, seam] : plan.seams) {
         edges[name].shape = behind(seam, edges[name].shape, model_.parts);
-        if (sums(seam) && model_.parts.fixes_products()) edges[name].dtype = model_.compute;
+        if (rounds_sum(seam) && model_.parts.fixes_products()) edges[name].dtype = model_.compute;
       }
     }
   }

@@ -97,12 +97,33 @@ TEST(Fp8Run, RefusesWhatItCannotDo) {
       EXPECT_NE(std::string(error.what()).find(row.said), std::string::npos) << error.what();
     }
   }
-  for (const Words& layout : {Words{"parallel.tensor=2"}, Words{"parallel.context=2"}}) {
+}
+
+// Each rank, or strand, multiplies parts whose sizes are multiples too.
+TEST(Fp8Run, RefusesPartsItCannotMultiply) {
+  struct Row {
+    Words words;
+    const char* said;
+  };
+  for (const Row& row :
+       {Row{{"parallel.tensor=2", "model.hidden=64", "model.heads=4", "model.ffn=48"},
+            "for each of 2 tensor ranks (parallel.tensor), but model.ffn"},
+        Row{{"parallel.tensor=2", "batch.product_strands=4", "model.heads=4", "model.hidden=32"},
+            "for each of 4 product strands"},
+        Row{{"parallel.tensor=2", "model.hidden=64", "model.heads=4", "precision.fp8_head=true",
+             "model.vocab=1008"},
+            "model.vocab"},
+        Row{{"parallel.context=2", "data.seq_len=8", "batch.slices=8"}, "on one of 2 context ranks"},
+        Row{{"batch.sequence_strands=4", "parallel.context=2", "data.seq_len=8", "batch.slices=8",
+             "batch.strands=8"},
+            "on one of 4 sequence strands"}}) {
     try {
-      make_plan(tiny_recipe(with({"precision.compute=fp8"}, layout)), {}, {.seat = {.rank = 0, .world = 2}});
-      FAIL() << layout[0] << " was accepted";
+      make_plan(tiny_recipe(with({"precision.compute=fp8"}, row.words)), {},
+                {.seat = {.rank = 0, .world = 2}});
+      FAIL() << row.said << " was accepted";
     } catch (const base::ConfigError& error) {
-      EXPECT_EQ(error.number(), 185) << error.what();
+      EXPECT_EQ(error.number(), 186) << error.what();
+      EXPECT_NE(std::string(error.what()).find(row.said), std::string::npos) << error.what();
     }
   }
 }

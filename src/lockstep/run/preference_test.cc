@@ -111,14 +111,20 @@ TEST(PreferenceTuning, ChunksOfLogitsChangeNoSum) {
 
 TEST(PreferenceTuning, HasTheSameBitsOnManyRanks) {
   if (test_device() != "cpu") GTEST_SKIP() << "ranks that are threads of one process: only on the CPU";
-  Session alone = pairs_session();
+  const std::vector<std::string> in_strands = {"batch.product_strands=2", "batch.strands=4"};
   Observer nobody;
-  const std::string bits = train(alone, {}, nobody).params_hash;
+  Session alone = pairs_session(), alone_in_strands = pairs_session(in_strands);
+  const std::string bits = train(alone, {}, nobody).params_hash,
+                    strand_bits = train(alone_in_strands, {}, nobody).params_hash;
   struct Row {
     int ranks;
     std::vector<std::string> layout;
+    bool strands = false;
   };
-  for (const Row& row : std::initializer_list<Row>{{2, {}},
+  for (const Row& row : std::initializer_list<Row>{{2, {"parallel.tensor=2"}, true},
+                                                   {2, {"parallel.tensor=2", "parallel.sequence=true"}, true},
+                                                   {4, {"parallel.tensor=2", "parallel.zero=2"}, true},
+                                                   {2, {}},
                                                    {4, {}},
                                                    {2, {"parallel.zero=1"}},
                                                    {4, {"parallel.zero=3"}},
@@ -126,11 +132,12 @@ TEST(PreferenceTuning, HasTheSameBitsOnManyRanks) {
                                                    {4, {"parallel.pipeline=2", "parallel.zero=3"}}}) {
     on_ranks(row.ranks, "shm", [&](comm::World& world) {
       Ranks ranks(world);
-      Session session(
-          make_plan(pairs_recipe(row.layout), {.dataset = std::make_shared<Pairs>()}, for_this(ranks)),
-          &ranks);
+      std::vector<std::string> words = row.layout;
+      if (row.strands) words.insert(words.end(), in_strands.begin(), in_strands.end());
+      Session session(make_plan(pairs_recipe(words), {.dataset = std::make_shared<Pairs>()}, for_this(ranks)),
+                      &ranks);
       Observer quiet;
-      EXPECT_EQ(train(session, {}, quiet).params_hash, bits) << row.ranks;
+      EXPECT_EQ(train(session, {}, quiet).params_hash, row.strands ? strand_bits : bits) << row.ranks;
     });
   }
 }
@@ -151,6 +158,7 @@ TEST(PreferenceTuning, RefusesWhatItCannotDo) {
   for (const Row& row : std::initializer_list<Row>{{393, {"tune.loss=cross_entropy"}},
                                                    {395, {"batch.slices=8"}},
                                                    {395, {"batch.global=9", "batch.slices=auto"}},
+                                                   {149, {"batch.sequence_strands=2"}},
                                                    {394, {"data.pack=true"}}}) {
     EXPECT_EQ(base::number_of_refusal([&] { pairs_session(row.overrides); }), row.number);
   }

@@ -11,6 +11,7 @@
 #include "lockstep/data/kind.h"
 #include "lockstep/model/adapters.h"
 #include "lockstep/model/families/family.h"
+#include "lockstep/model/families/fp8_recipe.h"
 #include "lockstep/model/segments/rope.h"
 #include "lockstep/plan/layout.h"
 #include "lockstep/recipe/groups.h"
@@ -21,12 +22,14 @@ namespace {
 constexpr int64_t kLayers = 6, kMostHeads = 16, kHeadWidth = 16, kSequence = 64, kSamplesPerSlice = 2,
                   kSlices = 8, kMostRanks = 16;
 
-// The smallest size from `least` on that the same numbers of ranks divide as `whole`: what the recipe refuses
-// is refused here, and nothing else.
-int64_t divided_like(int64_t whole, int64_t least) {
+// The smallest size from `least` on that the same numbers of ranks divide as `whole`, into parts that are
+// multiples of `unit` or not: what the recipe refuses is refused here, and nothing else.
+int64_t divided_like(int64_t whole, int64_t least, int64_t unit) {
   const auto alike = [&](int64_t size) {
-    for (int64_t ranks = 2; ranks <= kMostRanks; ++ranks) {
-      if ((size % ranks == 0) != (whole % ranks == 0)) return false;
+    for (int64_t ranks = 1; ranks <= kMostRanks; ++ranks) {
+      for (const int64_t each : {ranks, ranks * unit}) {
+        if ((size % each == 0) != (whole % each == 0)) return false;
+      }
     }
     return true;
   };
@@ -47,7 +50,8 @@ void shrink_factors(recipe::Recipe::Model& m) {
 // each: `pieces` is the most that a layout cuts the model into.
 void shrink_model(recipe::Recipe& recipe, int64_t data_vocab, int64_t pieces) {
   auto& m = recipe.model;
-  const int64_t hidden = m.hidden, ffn = m.ffn.value, across = m.heads * m.head_dim.value;
+  const int64_t hidden = m.hidden, ffn = m.ffn.value, across = m.heads * m.head_dim.value,
+                unit = model::product_unit(recipe);
   int64_t heads = m.heads, kv_heads = std::max<int64_t>(1, m.kv_heads.value);
   m.preset = "";
   m.from = "";
@@ -55,19 +59,19 @@ void shrink_model(recipe::Recipe& recipe, int64_t data_vocab, int64_t pieces) {
   m.layers = std::min(m.layers, std::max(kLayers, pieces));
   if (heads > kMostHeads) {
     const int64_t group = heads / kv_heads;
-    kv_heads = divided_like(kv_heads, group == 1 ? kMostHeads : 1);
+    kv_heads = divided_like(kv_heads, group == 1 ? kMostHeads : 1, 1);
     heads = kv_heads * (group == 1 ? 1 : std::clamp<int64_t>(2 * kMostHeads / kv_heads, 2, group));
   }
-  const int64_t narrow = heads * (heads > kMostHeads ? kHeadWidth / 2 : kHeadWidth);
+  const int64_t narrow = heads * (heads > kMostHeads && unit == 1 ? kHeadWidth / 2 : kHeadWidth);
   if (narrow < hidden) {
     m.heads = heads;
     m.kv_heads = kv_heads;
     m.hidden = narrow;
     m.head_dim = std::max<int64_t>(2, narrow * across / hidden / heads / 2 * 2);
-    m.ffn = divided_like(ffn, std::max<int64_t>(48, ffn * narrow / hidden));
+    m.ffn = divided_like(ffn, std::max<int64_t>(48, ffn * narrow / hidden), unit);
   }
   if (m.rope_type == "longrope") shrink_factors(m);
-  m.vocab = divided_like(m.vocab.value, data_vocab);
+  m.vocab = divided_like(m.vocab.value, data_vocab, unit);
   m.context = recipe::AutoInt();
 }
 
@@ -75,7 +79,7 @@ void shrink_run(recipe::Recipe& recipe, int64_t steps, int64_t ranks) {
   recipe.run.steps = steps;
   recipe.precision.tf32 = false;  // fp32 is compared as fp32
   recipe.run.threads = 1;         // ranks share the cores
-  const int64_t alike = divided_like(recipe.data.seq_len, kSequence / 2 + 1);
+  const int64_t alike = divided_like(recipe.data.seq_len, kSequence / 2 + 1, model::product_unit(recipe));
   recipe.data.seq_len = alike <= 2 * kSequence ? alike : kSequence;
   recipe.data.workers = 1;
   int64_t slices = kSlices;

@@ -17,6 +17,8 @@ namespace {
 
 using ModelKeys = recipe::Recipe::Model;
 
+constexpr const char* kFfnNormed = "ffn_normed";
+
 // The segments of one layer, added one after the other.
 class LayerBuilder {
  public:
@@ -28,11 +30,7 @@ class LayerBuilder {
         std_(static_cast<float>(m_.init_std)) {}
 
   Block build() {
-    if (l_.parallel && l_.ffn_norm.empty()) {
-      segments_.push_back(
-          make_norm("attention_norm", norm(l_.attention_norm, first_adds()), place_.compute, place_.parts));
-      shares_norm_ = true;
-    }
+    if (l_.parallel && l_.ffn_norm.empty()) add_shared_norm();
     add_qkv();
     add_attention(segments_, {place_.compute, m_.heads, m_.kv_heads.value, m_.head_dim.value, rope(),
                               place_.parts, l_.scores, place_.recipe.data.pack});
@@ -67,6 +65,14 @@ class LayerBuilder {
     return {.in = in, .out = out, .bias = bias, .type = place_.compute, .fp8 = fp8_};
   }
 
+  // Over strands, gradients of what attention read and of what the feed-forward part read are added up apart.
+  void add_shared_norm() {
+    NormOptions options = norm(l_.attention_norm, first_adds());
+    if (place_.parts.fixes_products()) options.again = kFfnNormed;
+    segments_.push_back(make_norm("attention_norm", std::move(options), place_.compute, place_.parts));
+    shares_norm_ = true;
+  }
+
   // A map behind a norm, or behind what stands in its place.
   void add_map(NormLinearOptions options, const std::string& norm_name, bool adds) {
     options.init_std = std_;
@@ -83,7 +89,7 @@ class LayerBuilder {
     const int64_t q = q_width(), kv = kv_width();
     NormLinearOptions options{.segment = "qkv",
                               .output = norms_heads() ? "raw" : "qkv",
-                              .shares_input = shares_norm_,
+                              .shares_input = shares_norm_ && !place_.parts.fixes_products(),
                               .map = map(m_.hidden, q + 2 * kv, l_.qkv_bias),
                               .rope = norms_heads() ? std::nullopt : rope(),
                               .columns = {q, kv, kv}};
@@ -118,6 +124,7 @@ class LayerBuilder {
                               .map = map(m_.hidden, out, l_.ffn_bias),
                               .activation = l_.gated ? Activation::gated : Activation::plain};
     options.map.curve = activation_of(m_);
+    if (shares_norm_ && place_.parts.fixes_products()) options.input = kFfnNormed;
     if (l_.up.size() == 1) {
       options.weights = {{l_.prefix + l_.up[0], out, l_.gated ? 2 : 1}};
     } else {

@@ -78,6 +78,7 @@ struct ProductSize {
   std::string what;  // "model.ffn"
   int64_t size = 0;
   std::string remedy;  // "set it to a multiple"
+  bool cut = false;    // tensor ranks, or product strands, have equal parts of it
 };
 
 struct Family {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep::model {
@@ -19,11 +21,18 @@ Fp8Products products_of(const recipe::Recipe::Precision& p) {
           .fast_backward = p.fp8_fast_sums == "all"};
 }
 
-void check_multiple(const ProductSize& one) {
-  if (one.size % kernels::kFp8Multiple == 0) return;
+// Of one of `parts` parts, where the size is cut at all.
+void check_multiple(const ProductSize& one, const Parts& parts = {}) {
+  const int64_t ways = one.cut ? parts.product_parts() : 1;
+  if (one.size % (ways * kernels::kFp8Multiple) == 0) return;
+  const std::string each =
+      ways == 1 ? ""
+                : fmt::format(" for each of {} {}", ways,
+                              parts.fixes_products() ? "product strands (batch.product_strands)"
+                                                     : "tensor ranks (parallel.tensor)");
   throw ConfigError(
-      186, fmt::format("precision.compute = \"fp8\" needs sizes that are multiples of {}, but {} is {}: {}",
-                       kernels::kFp8Multiple, one.what, one.size, one.remedy));
+      186, fmt::format("precision.compute = \"fp8\" needs sizes that are multiples of {}{}, but {} is {}: {}",
+                       kernels::kFp8Multiple, each, one.what, one.size, one.remedy));
 }
 
 }  // namespace
@@ -50,27 +59,24 @@ std::string fp8_words(const recipe::Recipe& recipe) {
 
 std::vector<ProductSize> layer_products(const recipe::Recipe::Model& m) {
   return {{"model.hidden", m.hidden, "choose another width"},
-          {"model.ffn", m.ffn.value, "set it to a multiple"}};
+          {"model.ffn", m.ffn.value, "set it to a multiple", true}};
 }
 
 std::vector<ProductSize> attention_products(const recipe::Recipe::Model& m) {
   std::vector<ProductSize> all = layer_products(m);
   all.push_back({"the width of q, k and v", (m.heads + 2 * m.kv_heads.value) * m.head_dim.value,
-                 "choose other model.heads or model.kv_heads"});
+                 "choose other model.heads or model.kv_heads", true});
   all.push_back({"the width of the attention output", m.heads * m.head_dim.value,
-                 "choose other model.heads or model.head_dim"});
+                 "choose other model.heads or model.head_dim", true});
   return all;
+}
+
+int64_t product_unit(const recipe::Recipe& recipe) {
+  return recipe.precision.compute == "fp8" ? kernels::kFp8Multiple : 1;
 }
 
 void check_fp8(const recipe::Recipe& recipe, const Parts& parts) {
   if (recipe.precision.compute != "fp8") return;
-  if (parts.tensor > 1 || parts.context > 1) {
-    throw ConfigError(185, fmt::format("precision.compute = \"fp8\" scales whole matrices, but parallel.{} = "
-                                       "{} splits them across ranks, so the result would depend on the "
-                                       "layout; use data, zero and pipeline ranks, or precision.compute=bf16",
-                                       parts.tensor > 1 ? "tensor" : "context",
-                                       parts.tensor > 1 ? parts.tensor : parts.context));
-  }
   if (recipe.tune.method == "lora") {
     throw ConfigError(185,
                       "precision.compute = \"fp8\" does not work with tune.method = \"lora\" yet; use "
@@ -83,18 +89,22 @@ void check_fp8(const recipe::Recipe& recipe, const Parts& parts) {
         185,
         fmt::format("precision.compute = \"fp8\": family {} does not support fp8; use bf16", family.name));
   }
-  for (const ProductSize& one : family.fp8_products(m)) check_multiple(one);
+  for (const ProductSize& one : family.fp8_products(m)) check_multiple(one, parts);
   if (!recipe.precision.fp8_head) return;
-  check_multiple({"model.vocab", m.vocab.value, "set it to a multiple, or precision.fp8_head=false"});
+  check_multiple({"model.vocab", m.vocab.value, "set it to a multiple, or precision.fp8_head=false", true},
+                 parts);
   check_multiple({"memory.logits_chunk", recipe.memory.logits_chunk.value,
                   "set it to a multiple, or precision.fp8_head=false"});
 }
 
-void check_fp8_slice(const recipe::Recipe& recipe) {
+void check_fp8_slice(const recipe::Recipe& recipe, const Parts& parts) {
   if (recipe.precision.compute != "fp8") return;
-  check_multiple({"the number of tokens in a slice",
-                  recipe.batch.global / recipe.batch.slices.value * recipe.data.seq_len,
-                  "choose another data.seq_len or batch.slices"});
+  const int64_t tokens = recipe.batch.global / recipe.batch.slices.value * recipe.data.seq_len;
+  const int pieces = std::max(parts.context, parts.sequence_strands);
+  check_multiple({pieces == 1 ? "the number of tokens in a slice"
+                              : fmt::format("the number of tokens in a slice on one of {} {}", pieces,
+                                            parts.fixes_sequences() ? "sequence strands" : "context ranks"),
+                  tokens / pieces, "choose another data.seq_len or batch.slices"});
 }
 
 }  // namespace lockstep::model

@@ -21,10 +21,13 @@ std::string fp8_words(const recipe::Recipe& recipe);
 std::vector<ProductSize> layer_products(const recipe::Recipe::Model& model);
 std::vector<ProductSize> attention_products(const recipe::Recipe::Model& model);
 
-// Everything resolved. ConfigError 185 for layouts that cut a matrix among ranks, since then each would scale
-// its part by itself and the result would depend on how many there are; 186 for sizes that fp8 cannot
-// multiply.
+// What the sizes of products, or of their parts, are multiples of: 16 in fp8, else 1.
+int64_t product_unit(const recipe::Recipe& recipe);
+
+// Everything resolved. Parts of a matrix, and pieces of a sequence, have scales of their own: what the result
+// depends on is the number of strands where the recipe fixes it, else that of ranks. ConfigError 185 where
+// products cannot be cast at all; 186 for sizes, or parts of them, that fp8 cannot multiply.
 void check_fp8(const recipe::Recipe& recipe, const Parts& parts);
-void check_fp8_slice(const recipe::Recipe& recipe);  // 186, once batch.slices is settled
+void check_fp8_slice(const recipe::Recipe& recipe, const Parts& parts);  // 186, once batch.slices is settled
 
 }  // namespace lockstep::model

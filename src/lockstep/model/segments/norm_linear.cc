@@ -100,12 +100,12 @@ class NormLinear : public Segment {
       }
       plan.scratch.push_back({Part::backward_input, {"dnormed", map_.type, {rows, map_.in}}});
     } else if (options_.shares_input) {
-      plan.passes = {"normed"};
-      plan.input_needs = {"dout.normed"};
-      plan.may_reuse.push_back({"din.normed", "dout.normed"});
+      plan.passes = {options_.input};
+      plan.input_needs = {"dout." + options_.input};
+      plan.may_reuse.push_back({"din." + options_.input, "dout." + options_.input});
       plan.scratch.push_back({Part::backward_input, {"dnormed", map_.type, {rows, map_.in}}});
     } else {
-      plan.inputs = {"normed"};
+      plan.inputs = {options_.input};
     }
     if (interleaves()) {
       const ValueSpec mapped{"mapped", map_.type, {rows, map_.out}};
@@ -140,7 +140,7 @@ class NormLinear : public Segment {
       if (!map_.in_fp8(rows)) plan.remakes.push_back({"out." + options_.output, given_bytes});
       dlinear = "left.dlinear";
     }
-    map_.add_to(plan, rows, norm_ ? "save.normed" : "in.normed", dlinear);
+    map_.add_to(plan, rows, norm_ ? "save.normed" : "in." + options_.input, dlinear);
     if (map_.in_fp8(rows) && map_.bias) plan.weight_needs.push_back(dlinear);
     const bool exchanges = options_.output == "qkv" && options_.parts.exchanges_qkv();
     if (exchanges) plan.seams = {{options_.output, Seam::to_heads}};
@@ -153,7 +153,7 @@ class NormLinear : public Segment {
 
   void forward(const Frame& f) const override {
     const int64_t rows = f.slice.tokens();
-    const Tensor normed = !norm_              ? f.in("normed")
+    const Tensor normed = !norm_              ? f.in(options_.input)
                           : map_.in_fp8(rows) ? f.scratch("normed")
                                               : f.saved("normed");
     if (norm_) norm_->forward(f, normed.data, true);
@@ -186,12 +186,13 @@ class NormLinear : public Segment {
     }
     if (interleaves()) regroup(f, f.dout(options_.output).data, dlinear(f).data, true);
     const bool apart = norm_ || options_.shares_input;
-    const Tensor dnormed = apart ? f.scratch("dnormed") : f.din("normed");
+    const Tensor dnormed = apart ? f.scratch("dnormed") : f.din(options_.input);
     map_.backward_input(f, dlinear(f).data, f.weight("weight").data, dnormed.data, rows, nullptr, amax);
     if (norm_) norm_->backward_input(f, dnormed.data, true);
     if (options_.shares_input) {
       f.kernels->add_edges(
-          {map_.type, dnormed.numel(), f.dout("normed").data, dnormed.data, f.din("normed").data}, f.launch);
+          {map_.type, dnormed.numel(), f.dout(options_.input).data, dnormed.data, f.din(options_.input).data},
+          f.launch);
     }
     if (const Tensor normed = f.again("normed")) norm_->again(f, normed.data, true);
   }
@@ -202,11 +203,11 @@ class NormLinear : public Segment {
     } else if (map_.in_fp8(rows)) {
       map_.backward_weight(f, nullptr, nullptr, f.grad("weight").data, rows, f.accumulate);
     } else {
-      const Tensor normed = norm_ ? f.saved("normed") : f.in("normed");
+      const Tensor normed = norm_ ? f.saved("normed") : f.in(options_.input);
       map_.backward_weight(f, normed.data, dlinear(f).data, f.grad("weight").data, rows, f.accumulate);
     }
     if (map_.adapters) {
-      const Tensor x = norm_ ? f.saved("normed") : f.in("normed");
+      const Tensor x = norm_ ? f.saved("normed") : f.in(options_.input);
       map_.adapters->backward_weight(f, x.data, dlinear(f).data, rows);
     }
     if (map_.bias && f.trains("bias")) {
@@ -280,8 +281,7 @@ void add_norm_linear(std::vector<std::unique_ptr<Segment>>& segments, NormLinear
     segments.push_back(make_norm(options.segment + "_norm", std::move(norm), options.map.type, parts));
   }
   if (!parts.fixes_products()) return segments.push_back(std::make_unique<NormLinear>(std::move(options)));
-  if (options.shares_input) refuse_strands(parts, "has one norm for attention and the feed-forward part");
-  const SharedInput normed{"normed", options.map.type, options.map.in};
+  const SharedInput normed{options.input, options.map.type, options.map.in};
   segments.push_back(in_strands(parts, {.shared = {normed}}, [&](const Parts& one) {
     NormLinearOptions of_one = options;
     of_one.parts = one;

@@ -23,6 +23,9 @@ struct NormOptions {
   // Gradients of the weights are summed over so many pieces of the tokens that are here, then over the tree
   // (batch.product_strands).
   int pieces = 1;
+  // A norm of its own gives what it gives a second time, under this name: each of the two gets the gradients
+  // of its own maps, which are added up apart.
+  std::string again = "";
   // Added to every weight: 1 where they are kept around zero, as Gemma keeps them, and begin there.
   float weight_offset = 0;
   Init first_weights() const { return {weight_offset == 0 ? Init::Kind::ones : Init::Kind::zeros}; }
@@ -39,9 +42,10 @@ struct JoinedWeight {
 struct NormLinearOptions {
   std::string segment;              // "qkv"
   std::string output;               // "qkv", "act"
-  std::optional<NormOptions> norm;  // without: takes "normed"
-  bool shares_input = false;        // without norm: "normed" is left for another segment
-  LinearMap map;                    // whole
+  std::optional<NormOptions> norm;  // without: takes `input`
+  std::string input = "normed";
+  bool shares_input = false;  // without norm: "normed" is left for another segment
+  LinearMap map;              // whole
   std::vector<JoinedWeight> weights;
   Activation activation = Activation::none;  // of map.curve; gated: the second half of the outputs by it
   std::optional<RopeOptions> rope;           // rotates q and k of the output

@@ -23,6 +23,7 @@ class Norm : public Segment {
         type_(type),
         keeps_sum_(keeps_sum),
         seam_(seam_to_maps(parts)),
+        again_(options.again),
         norm_(std::move(options), type) {}
   std::string name() const override { return name_; }
   std::vector<ParamSpec> params() const override { return norm_.params(); }
@@ -33,11 +34,27 @@ class Norm : public Segment {
     plan.outputs.push_back({"normed", type_, {rows, width_}});
     plan.input_needs.push_back("dout.normed");
     plan.seams = {{"normed", seam_}};
+    if (again_.empty()) return plan;
+    plan.outputs.push_back({again_, type_, {rows, width_}});
+    plan.input_needs.push_back("dout." + again_);
+    plan.seams.push_back({again_, seam_});
+    plan.scratch.push_back({Part::backward_input, {"dnormed", type_, {rows, width_}}});
     return plan;
   }
-  void forward(const Frame& f) const override { norm_.forward(f, f.out("normed").data, keeps_sum_); }
+  void forward(const Frame& f) const override {
+    const Tensor normed = f.out("normed");
+    norm_.forward(f, normed.data, keeps_sum_);
+    if (!again_.empty())
+      f.kernels->cast({type_, type_, normed.numel(), normed.data, f.out(again_).data}, f.launch);
+  }
   void backward_input(const Frame& f) const override {
-    norm_.backward_input(f, f.dout("normed").data, keeps_sum_);
+    Tensor dnormed = f.dout("normed");
+    if (!again_.empty()) {
+      dnormed = f.scratch("dnormed");
+      f.kernels->add_edges({type_, dnormed.numel(), f.dout("normed").data, f.dout(again_).data, dnormed.data},
+                           f.launch);
+    }
+    norm_.backward_input(f, dnormed.data, keeps_sum_);
   }
   void backward_weight(const Frame& f) const override { norm_.backward_weight(f); }
   Cost cost(const SliceShape& shape, Part part) const override {
@@ -53,6 +70,7 @@ class Norm : public Segment {
   DType type_;
   bool keeps_sum_;
   Seam seam_;
+  std::string again_;
   NormPart norm_;
 };
 

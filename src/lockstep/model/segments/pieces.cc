@@ -5,20 +5,11 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/model/segments/joined.h"
 
 namespace lockstep::model {
 
 namespace {
-
-// Parameters whose gradients one product writes at once, side by side.
-struct Joined {
-  std::vector<ParamSpec> params;
-  int64_t count() const {
-    int64_t sum = 0;
-    for (const ParamSpec& spec : params) sum += spec.shape.numel();
-    return sum;
-  }
-};
 
 class Pieces : public Segment {
  public:
@@ -94,14 +85,7 @@ class Pieces : public Segment {
   // ---- gradients of weights: a balanced tree over the pieces, with a buffer for each of its levels. Piece k
   // goes to the level above the sums that are there, and halves of a node are added as soon as both are.
 
-  std::vector<Joined> joined_params() const {
-    std::vector<Joined> all;
-    for (ParamSpec& spec : one_->params()) {
-      if (all.empty() || !spec.joined) all.emplace_back();
-      all.back().params.push_back(std::move(spec));
-    }
-    return all;
-  }
+  std::vector<Joined> joined_params() const { return model::joined_params(one_->params()); }
   static std::string sum_name(const Joined& joined, int level) {
     return fmt::format("pieces.{}.{}", joined.params.front().key, level);
   }

@@ -128,9 +128,9 @@ class Projection : public Segment {
 
 std::unique_ptr<Segment> make_projection(ProjectionOptions options) {
   if (options.parts.fixes_products()) {
-    if (options.output != "hidden" || !options.adds.empty())
-      refuse_strands(options.parts, "adds attention and the feed-forward part at once");
-    return in_strands(options.parts, {.summed = {"hidden"}}, [&](const Parts& one) {
+    StrandEdges edges;  // what waits to be added is each strand's own
+    if (options.output == "hidden") edges.summed = {"hidden"};
+    return in_strands(options.parts, edges, [&](const Parts& one) {
       ProjectionOptions of_one = options;
       of_one.parts = one;
       return make_projection(std::move(of_one));

@@ -5,6 +5,8 @@ namespace lockstep::model {
 
 namespace {
 
+constexpr const char* kSquares = "squares";  // of q and of k: two sums a token
+
 // How the runs that are normalised lie in what a rank holds. Where tensor ranks share runs, their sums of
 // squares are added up between two segments.
 struct Runs {
@@ -45,8 +47,8 @@ class QkSquares : public Segment {
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels&) const override {
     SegmentPlan plan;
     plan.passes = {"raw"};
-    plan.outputs = {{"squares", DType::f32, {shape.tokens(), 2}}};
-    plan.seams = {{"squares", Seam::sum_both}};
+    plan.outputs = {{kSquares, DType::f32, {shape.tokens(), 2}}};
+    plan.seams = {{kSquares, Seam::sum_both}};
     plan.input_needs = {"in.raw", "dout.raw", "dout.squares"};
     plan.may_reuse = {{"din.raw", "dout.raw"}};
     return plan;
@@ -54,13 +56,13 @@ class QkSquares : public Segment {
   void forward(const Frame& f) const override {
     f.kernels->head_squares({.runs = runs_.sizes(f.slice.tokens()),
                              .x = f.in("raw").data,
-                             .squares = f.out("squares").as<float>()},
+                             .squares = f.out(kSquares).as<float>()},
                             f.launch);
   }
   void backward_input(const Frame& f) const override {
     f.kernels->head_squares_backward({.runs = runs_.sizes(f.slice.tokens()),
                                       .x = f.in("raw").data,
-                                      .dsquares = f.dout("squares").as<float>(),
+                                      .dsquares = f.dout(kSquares).as<float>(),
                                       .dpassed = f.dout("raw").data,
                                       .dx = f.din("raw").data},
                                      f.launch);
@@ -111,7 +113,7 @@ class QkNorm : public Segment {
     SegmentPlan plan;
     if (o_.rope && o_.rope->documents) plan.batch = {"documents"};
     plan.inputs = {"raw"};
-    if (runs_.shared()) plan.inputs.push_back("squares");
+    if (runs_.shared()) plan.inputs.push_back(kSquares);
     plan.outputs = {{"qkv", o_.type, {rows, runs_.row()}}};
     plan.saves = {{"rstd", DType::f32, {rows, runs_.sizes(rows).runs()}}};
     plan.leaves = {{"dq_weight", DType::f32, {parts, runs_.q_run()}},
@@ -128,7 +130,7 @@ class QkNorm : public Segment {
                           .x = f.in("raw").data,
                           .y = f.out("qkv").data,
                           .rstd = f.saved("rstd").as<float>(),
-                          .squares = runs_.shared() ? f.in("squares").as<float>() : nullptr},
+                          .squares = runs_.shared() ? f.in(kSquares).as<float>() : nullptr},
                          f.launch);
     if (o_.rope) rotate(f, *o_.rope, f.out("qkv"), false);
   }
@@ -142,7 +144,7 @@ class QkNorm : public Segment {
                                    .dx = f.din("raw").data,
                                    .partial_q = f.left("dq_weight").as<float>(),
                                    .partial_k = f.left("dk_weight").as<float>(),
-                                   .dsquares = runs_.shared() ? f.din("squares").as<float>() : nullptr},
+                                   .dsquares = runs_.shared() ? f.din(kSquares).as<float>() : nullptr},
                                   f.launch);
   }
 
@@ -181,12 +183,19 @@ class QkNorm : public Segment {
 
 void add_qk_norm(std::vector<std::unique_ptr<Segment>>& segments, QkNormOptions options) {
   if (options.parts.fixes_products()) {
-    if (options.whole) refuse_strands(options.parts, "normalizes all heads of a token at once");
-    return segments.push_back(in_strands(options.parts, {}, [&](const Parts& one) {
+    const auto of = [&](const Parts& one) {
       QkNormOptions of_one = options;
       of_one.parts = one;
-      return std::make_unique<QkNorm>(std::move(of_one));
-    }));
+      return of_one;
+    };
+    StrandEdges edges;
+    if (options.whole) {
+      segments.push_back(in_strands(options.parts, {.summed = {kSquares}},
+                                    [&](const Parts& one) { return std::make_unique<QkSquares>(of(one)); }));
+      edges.shared = {{kSquares, DType::f32, 2}};
+    }
+    return segments.push_back(in_strands(
+        options.parts, edges, [&](const Parts& one) { return std::make_unique<QkNorm>(of(one)); }));
   }
   if (options.whole && options.parts.tensor > 1) segments.push_back(std::make_unique<QkSquares>(options));
   segments.push_back(std::make_unique<QkNorm>(std::move(options)));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/model/segments/joined.h"
 
 namespace lockstep::model {
 
@@ -38,6 +39,10 @@ class Strands : public Segment {
   std::vector<int64_t> column_groups() const override { return first().column_groups(); }
   bool joins_pieces() const override { return first().joins_pieces(); }
   bool can_be_captured() const override { return first().can_be_captured(); }
+  std::vector<std::string> adaptable() const override { return first().adaptable(); }
+  void adapt(const AdapterOptions& wanted) override {
+    for (const Strand& strand : all_) strand.segment->adapt(wanted);
+  }
   std::string numerics(const SliceShape& shape, const kernels::Kernels& kernels) const override {
     return first().numerics(shape, kernels);
   }
@@ -106,9 +111,7 @@ class Strands : public Segment {
       bind_weight_gradients(f, own, k);
       all_[k].segment->backward_weight(own);
     }
-    for (const ParamSpec& spec : first().params()) {
-      if (!spec.cut.cuts() && spec.partial && several() && f.trains(spec.key)) sum_partials(f, spec);
-    }
+    for (const Joined& joined : partials()) sum_partials(f, joined);
   }
 
   Cost cost(const SliceShape& shape, Part part) const override {
@@ -156,7 +159,10 @@ class Strands : public Segment {
       plan.loss = one.loss;
       add_shared(plan, one, tokens);
     }
-    LS_ASSERT(one.passes.empty(), "a segment in strands that passes an edge on");
+    for (const std::string& name : one.passes) {
+      LS_ASSERT(!shared(name), "strands that pass on an edge that each takes whole");
+      plan.passes.push_back(as(name, k));
+    }
     for (const std::string& name : one.inputs) {
       if (!shared(name)) plan.inputs.push_back(as(name, k));
     }
@@ -204,20 +210,26 @@ class Strands : public Segment {
       if (!summed(spec.name)) continue;
       spec.dtype = sum_type(spec.dtype);
       plan.outputs.push_back(spec);
-      if (parts_.tensor > 1)
-        plan.seams.push_back({spec.name, parts_.sequence ? Seam::scatter_tokens : Seam::sum});
+      if (parts_.tensor > 1) plan.seams.push_back({spec.name, seam_behind(one, spec.name)});
     }
     for (ValueSpec spec : one.rounds) {
       spec.shape = {spec.shape[0] * static_cast<int64_t>(all_.size()), spec.shape[1]};
       plan.rounds.push_back(spec);
     }
     if (one.loss && several()) plan.scratch.push_back({Part::forward, {kNoLoss, DType::f64, {1}}});
-    for (const ParamSpec& spec : first().params()) {
-      if (spec.cut.cuts() || !spec.partial || !several()) continue;
+    for (const Joined& joined : partials()) {
       for (const Strand& strand : all_)
         plan.scratch.push_back(
-            {Part::backward_weight, {kPartial + spec.key + strand.suffix, DType::f32, spec.shape}});
+            {Part::backward_weight, {partial_name(joined, strand), DType::f32, {joined.count()}}});
     }
+  }
+  // A strand is one of as many tensor ranks, none of which has its tokens alone.
+  Seam seam_behind(const SegmentPlan& one, const std::string& name) const {
+    for (const auto& [edge, seam] : one.seams) {
+      if (edge == name) return seam == Seam::sum && parts_.sequence ? Seam::scatter_tokens : seam;
+    }
+    LS_ASSERT(false, "strands that add up an edge without a seam");
+    return Seam::none;
   }
 
   void add_needs(std::vector<std::string>& needs, const std::vector<std::string>& more, size_t k) const {
@@ -245,20 +257,37 @@ class Strands : public Segment {
       own.bind("din." + input.name, f.scratch(kGradient + input.name + all_[k].suffix));
   }
 
-  // Gradients of what is not cut: equal in every strand, so that the first one's will do; or addends.
+  // Parameters that are not cut, of whose gradients every strand has an addend.
+  std::vector<Joined> partials() const {
+    std::vector<Joined> all = several() ? joined_params(first().params()) : std::vector<Joined>{};
+    std::erase_if(all, [](const Joined& joined) {
+      return joined.params.front().cut.cuts() || !joined.params.front().partial;
+    });
+    return all;
+  }
+  static std::string partial_name(const Joined& joined, const Strand& strand) {
+    return kPartial + joined.params.front().key + strand.suffix;
+  }
+
+  // Gradients of what is not cut: equal in every strand, so that the first one's will do; or addends, each of
+  // this slice alone.
   void bind_weight_gradients(const Frame& f, Frame& own, size_t k) const {
+    if (!several()) return;
     for (const ParamSpec& spec : first().params()) {
-      if (spec.cut.cuts() || !several()) continue;
-      if (!spec.partial && k > 0) own.freeze(spec.key);
-      if (!spec.partial || !f.trains(spec.key)) continue;
-      own.bind("grad." + spec.key, f.scratch(kPartial + spec.key + all_[k].suffix));
-      own.accumulate = false;
+      if (!spec.cut.cuts() && !spec.partial && k > 0) own.freeze(spec.key);
+    }
+    for (const Joined& joined : partials()) {
+      auto* to = f.scratch(partial_name(joined, all_[k])).as<float>();
+      if (f.accumulate) f.kernels->fill_value({joined.count(), to, 0.0f}, f.launch);
+      for (const ParamSpec& spec : joined.params) {
+        own.bind("grad." + spec.key, {to, DType::f32, spec.shape});
+        to += spec.shape.numel();
+      }
     }
   }
 
   void sum(const Frame& f, const char* role, const std::string& name, const Tensor& to) const {
-    kernels::SumAddends op{
-        .out = to.dtype, .count = to.numel(), .inputs = static_cast<int>(all_.size()), .to = to.data};
+    kernels::SumAddends op = sum_into(to);
     for (size_t k = 0; k < all_.size(); ++k) {
       const Tensor addend = f.scratch(role + name + all_[k].suffix);
       op.in = addend.dtype;
@@ -266,16 +295,33 @@ class Strands : public Segment {
     }
     f.kernels->sum_addends(op, f.launch);
   }
+  kernels::SumAddends sum_into(const Tensor& to) const {
+    return {.out = to.dtype, .count = to.numel(), .inputs = static_cast<int>(all_.size()), .to = to.data};
+  }
 
   void sum_gradients(const Frame& f) const {
     if (!several()) return;
     for (const SharedInput& input : edges_.shared) sum(f, kGradient, input.name, f.din(input.name));
   }
 
-  void sum_partials(const Frame& f, const ParamSpec& spec) const {
-    const Tensor gradient = f.grad(spec.key), own = f.scratch(kPartial + spec.key + all_[0].suffix);
-    sum(f, kPartial, spec.key, f.accumulate ? own : gradient);
-    if (f.accumulate) f.kernels->add({gradient.numel(), gradient.as<float>(), own.as<float>()}, f.launch);
+  void sum_partials(const Frame& f, const Joined& joined) const {
+    int64_t at = 0;
+    for (const ParamSpec& spec : joined.params) {
+      if (f.trains(spec.key)) {
+        const Tensor gradient = f.grad(spec.key);
+        const auto addend = [&](size_t k) {
+          return f.scratch(partial_name(joined, all_[k])).as<float>() + at;
+        };
+        const Tensor first{addend(0), DType::f32, spec.shape};
+        kernels::SumAddends op = sum_into(f.accumulate ? first : gradient);
+        op.in = DType::f32;
+        for (size_t k = 0; k < all_.size(); ++k) op.from[k] = addend(k);
+        f.kernels->sum_addends(op, f.launch);
+        if (f.accumulate)
+          f.kernels->add({gradient.numel(), gradient.as<float>(), first.as<float>()}, f.launch);
+      }
+      at += spec.shape.numel();
+    }
   }
 
   Tensor stats_of(const Frame& f, size_t k) const {
@@ -290,12 +336,6 @@ class Strands : public Segment {
 };
 
 }  // namespace
-
-void refuse_strands(const Parts& parts, const std::string& why) {
-  throw base::ConfigError(
-      161, fmt::format("batch.product_strands = {}: this model {}; set batch.product_strands=1",
-                       parts.product_strands, why));
-}
 
 std::unique_ptr<Segment> in_strands(const Parts& parts, StrandEdges edges,
                                     const std::function<std::unique_ptr<Segment>(const Parts&)>& make) {

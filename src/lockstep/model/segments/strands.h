@@ -29,9 +29,6 @@ struct StrandEdges {
   bool loss = false;                  // it is the loss, in rounds of two parts (SegmentPlan::rounds)
 };
 
-// ConfigError 161: `why` this model has no product strands, as the rest of "this model ...".
-[[noreturn]] void refuse_strands(const Parts& parts, const std::string& why);
-
 // `make` builds the segment for one of `tensor` parts.
 std::unique_ptr<Segment> in_strands(const Parts& parts, StrandEdges edges,
                                     const std::function<std::unique_ptr<Segment>(const Parts&)>& make);

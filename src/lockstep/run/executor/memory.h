@@ -26,6 +26,8 @@ class Memory {
   device::Tensor tensor(int buffer) const { return tensors_[static_cast<size_t>(buffer)]; }
   device::Tensor find(const std::string& name) const;  // a persistent buffer; empty when there is none
   const program::MemoryPlan& plan() const { return plan_; }
+  // What lives inside a step, for whoever needs memory before the first or between two: bytes.
+  device::Tensor between_steps() const { return {arena_, device::DType::u8, {arena_bytes_}}; }
 
  private:
   device::Device& device_;

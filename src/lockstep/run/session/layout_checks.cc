@@ -45,16 +45,6 @@ std::string fitting_strands(int64_t common, int tensor) {
   return base::join(all, ", ");
 }
 
-// Keys that neither products nor sequences in strands go with.
-std::string excluded_from_strands(const recipe::Recipe& recipe) {
-  for (const auto& [there, key] : {std::pair(recipe.precision.compute == "fp8", "precision.compute=fp8"),
-                                   std::pair(recipe.tune.method == "lora", "tune.method=lora"),
-                                   std::pair(recipe.tune.loss == "dpo", "tune.loss=dpo")}) {
-    if (there) return key;
-  }
-  return "";
-}
-
 void check_product_strands(const recipe::Recipe& recipe, const model::Parts& parts) {
   const auto& m = recipe.model;
   const auto strands = static_cast<int64_t>(parts.product_strands);
@@ -74,8 +64,6 @@ void check_product_strands(const recipe::Recipe& recipe, const model::Parts& par
   if (attends) check("model.heads", m.heads);
   if (attends) check("model.kv_heads", m.kv_heads.value);
   check("model.ffn", m.ffn.value);
-  if (const std::string key = excluded_from_strands(recipe); !key.empty())
-    refuse(fmt::format("does not go with {}; set batch.product_strands=1", key));
 }
 
 // Numbers of pieces that would do, for the message.
@@ -108,8 +96,8 @@ void check_sequence_strands(const recipe::Recipe& recipe, const model::Parts& pa
                     "parallel.sequence=false, or one of the two to 1",
                     parts.product_strands));
   }
-  const std::string key = excluded_from_strands(recipe);
-  if (!key.empty()) refuse(fmt::format("does not go with {}; set batch.sequence_strands=1", key));
+  if (recipe.tune.loss == "dpo")
+    refuse("does not go with tune.loss=dpo, which weighs whole sequences; set batch.sequence_strands=1");
 }
 
 // When slices and strands are known.
@@ -159,7 +147,7 @@ void check_ring(int64_t seq_len, int context, int64_t ranks) {
 void check_heads(const recipe::Recipe& recipe, const model::Parts& parts, int64_t ranks) {
   const auto& m = recipe.model;
   const int64_t seq_len = recipe.data.seq_len;
-  const int shares = parts.fixes_products() ? parts.product_strands : parts.tensor;
+  const int shares = parts.product_parts();
   int64_t heads = 0, kv_heads = 0;  // that each of them deals out; none: a family without attention
   if (model::find_family(m.family).attends()) heads = m.heads / shares, kv_heads = m.kv_heads.value / shares;
   const int64_t common = std::gcd(std::gcd(seq_len, ranks), std::gcd(heads, kv_heads));
@@ -192,6 +180,19 @@ void check_parts(const recipe::Recipe& recipe, const model::Parts& parts, int wo
     check_heads(recipe, parts, of_stage / parts.tensor);
   } else {
     check_ring(recipe.data.seq_len, parts.context, of_stage / parts.tensor);
+  }
+}
+
+void check_both_strands(const model::Model& one) {
+  for (const model::Block& block : one.blocks) {
+    for (const model::ParamSpec& spec : block.params()) {
+      if (!spec.partial || spec.train.frozen) continue;
+      throw ConfigError(
+          149, fmt::format("batch.sequence_strands and batch.product_strands do not go together here: the "
+                           "gradient of {} is summed over both, in an order that would depend on the "
+                           "layout; set one of them to 1, or freeze it",
+                           spec.name));
+    }
   }
 }
 

@@ -137,10 +137,12 @@ void quantize(std::vector<Tensor>& tensors, const recipe::Recipe::Tune& tune, co
     if (!cuts_blocks(one.spec)) continue;
     throw ConfigError(
         194,
-        fmt::format("tune.base = \"{}\" keeps weights in blocks of {}, and parallel.tensor = {} would cut "
-                    "those of {}, which is {}: use fewer tensor ranks, or set tune.base=compute",
-                    tune.base, kernels::kQuantizedBlock, one.spec.cut.parts, one.spec.name,
-                    whole_shape(one.spec.cut, one.spec.shape).to_string()));
+        fmt::format("tune.base = \"{}\" keeps weights in blocks of {}, and {} = {} would cut those of {}, "
+                    "which is {}: use fewer {}, or set tune.base=compute",
+                    tune.base, kernels::kQuantizedBlock,
+                    one.spec.cut.fixed ? "batch.product_strands" : "parallel.tensor", one.spec.cut.parts,
+                    one.spec.name, whole_shape(one.spec.cut, one.spec.shape).to_string(),
+                    one.spec.cut.fixed ? "strands" : "tensor ranks"));
   }
 }
 

@@ -122,45 +122,66 @@ void Parameters::initialize(uint64_t seed, float loss_scale) {
   device_.synchronize(nullptr);
 }
 
-// Drawn in fp32; what is kept in another type is rounded as products' copies are.
+// Drawn in fp32. What is kept in another type is rounded as products' copies are, some of it at a time, in
+// the memory that steps will use: a model that fits is made, however large its largest tensor.
 void Parameters::fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const {
   const device::Shape whole = whole_shape(spec.cut, spec.shape);
   const Held real = unpadded(held, whole, spec.cut);
   const int64_t count = real.count();
   if (count == 0) return;
-  const bool rounds = real.values.dtype != DType::f32;  // quantized: bytes
-  auto* const drawn = rounds ? static_cast<float*>(device_.allocate(count * 4)) : real.values.as<float>();
-  if (spec.init.kind == model::Init::Kind::zeros || spec.init.kind == model::Init::Kind::ones) {
-    const float value = spec.init.kind == model::Init::Kind::ones ? 1.0f : 0.0f;
-    kernels_.fill_value({count, drawn, value}, {});
-  } else {
-    for (const checkpoint::Run& run : checkpoint::runs_of(piece_of(spec.name, whole, spec.cut, real))) {
-      float* to = drawn + run.from;
-      if (spec.init.kind == model::Init::Kind::uniform) {
-        const std::vector<float> values =
-            uniform_values(spec.init.deviation, seed, base::hash_text(spec.name), run.at, run.count);
-        write({to, DType::f32, {run.count}}, values.data());
-      } else if (spec.init.kind == model::Init::Kind::given) {
-        write({to, DType::f32, {run.count}}, spec.init.values + run.at);
-      } else {
-        kernels_.fill_normal(
-            {run.count, to, 0, spec.init.deviation, seed, base::hash_text(spec.name), run.at}, {});
-      }
+  const std::vector<checkpoint::Run> runs = checkpoint::runs_of(piece_of(spec.name, whole, spec.cut, real));
+  if (real.values.dtype == DType::f32)
+    return draw({runs, 0, count}, spec, seed, real.values.as<float>());  // not quantized: those are bytes
+  constexpr int64_t kAtOnce = int64_t{1} << 22;                          // a multiple of quantized blocks
+  const int64_t each = std::min(count, kAtOnce);
+  const Tensor lent = memory_.between_steps();
+  const bool borrows = lent.bytes() >= each * 4;
+  auto* const drawn = borrows ? lent.as<float>() : static_cast<float*>(device_.allocate(each * 4));
+  for (int64_t begin = 0; begin < count; begin += each) {
+    const int64_t some = std::min(each, count - begin);
+    draw({runs, begin, some}, spec, seed, drawn);
+    round_into(real, begin, some, drawn);
+  }
+  if (!borrows) device_.free(drawn);
+}
+
+// The first values of some elements of what this rank holds.
+void Parameters::draw(const Drawn& of, const model::ParamSpec& spec, uint64_t seed, float* to) const {
+  using Kind = model::Init::Kind;
+  if (spec.init.kind == Kind::zeros || spec.init.kind == Kind::ones)
+    return kernels_.fill_value({of.count, to, spec.init.kind == Kind::ones ? 1.0f : 0.0f}, {});
+  for (const checkpoint::Run& run : of.runs) {
+    const program::Span part = program::intersect({run.from, run.count}, {of.begin, of.count});
+    if (part.count == 0) continue;
+    const int64_t at = run.at + part.begin - run.from;
+    float* const values = to + part.begin - of.begin;
+    if (spec.init.kind == Kind::uniform) {
+      const std::vector<float> host =
+          uniform_values(spec.init.deviation, seed, base::hash_text(spec.name), at, part.count);
+      write({values, DType::f32, {part.count}}, host.data());
+    } else if (spec.init.kind == Kind::given) {
+      write({values, DType::f32, {part.count}}, spec.init.values + at);
+    } else {
+      kernels_.fill_normal({part.count, values, 0, spec.init.deviation, seed, base::hash_text(spec.name), at},
+                           {});
     }
   }
-  if (!rounds) return;
-  if (real.format != kernels::Quantized::none) {
-    std::vector<float> host(static_cast<size_t>(count));
-    read({drawn, DType::f32, {count}}, host.data());
-    std::vector<char> blocks(static_cast<size_t>(real.values.bytes()));
-    kernels::quantize(real.format, host.data(), count, blocks.data());
-    write(real.values, blocks.data());
-    device_.free(drawn);
-    return;
+}
+
+void Parameters::round_into(const Held& held, int64_t begin, int64_t count, const float* drawn) const {
+  char* const to = held.values.as<char>();
+  if (held.format == kernels::Quantized::none) {
+    kernels_.cast(
+        {DType::f32, held.values.dtype, count, drawn, to + begin * device::size_of(held.values.dtype)}, {});
+    return device_.synchronize(nullptr);
   }
-  kernels_.cast({DType::f32, real.values.dtype, count, drawn, real.values.data}, {});
+  std::vector<float> host(static_cast<size_t>(count));
+  device_.copy(host.data(), drawn, count * 4, CopyKind::device_to_host, nullptr);
   device_.synchronize(nullptr);
-  device_.free(drawn);
+  std::vector<char> blocks(static_cast<size_t>(kernels::quantized_bytes(held.format, count)));
+  kernels::quantize(held.format, host.data(), count, blocks.data());
+  write({to + kernels::quantized_bytes(held.format, begin), DType::u8, {static_cast<int64_t>(blocks.size())}},
+        blocks.data());
 }
 
 // Of a flat buffer that holds these elements of the block.

@@ -109,7 +109,14 @@ class Parameters {
   Held held_of(const device::Tensor& flat, const program::Span& holds, bool sharded,
                const model::PlacedParam& param, kernels::Quantized format = kernels::Quantized::none) const;
   Saved saved_as(const std::string& name, const Named& param, const Held& held, checkpoint::Kind kind) const;
+  // Elements `begin` and so on of what a rank holds, and where all of that lies in the whole.
+  struct Drawn {
+    const std::vector<checkpoint::Run>& runs;
+    int64_t begin = 0, count = 0;
+  };
   void fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const;
+  void draw(const Drawn& of, const model::ParamSpec& spec, uint64_t seed, float* to) const;
+  void round_into(const Held& held, int64_t begin, int64_t count, const float* drawn) const;
   void share_copies() const;
   checkpoint::HashSums hash_runs() const;
   std::vector<uint64_t> sums_of(const checkpoint::HashSums& own) const;

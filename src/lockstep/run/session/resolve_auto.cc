@@ -91,7 +91,7 @@ void resolve_layout(Plan& plan) {
     plan.resolved.origin["batch.strands"] = "auto";
   }
   check_strands(plan.recipe(), plan.layout.ranks);
-  model::check_fp8_slice(plan.recipe());
+  model::check_fp8_slice(plan.recipe(), plan.model->parts);
   std::string& recompute = plan.resolved.recipe.memory.recompute;
   plan.layout = layout_of(plan, variant_of(plan));
   if (recompute == "auto") {

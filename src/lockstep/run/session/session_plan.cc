@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -154,6 +155,12 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
         343, fmt::format("{} is an adapter of another model: it is for {}, which this model has not",
                          tune.adapter, base::quoted(error.target())));
   }
+  if (parts.fixes_products() && parts.fixes_sequences()) {
+    model::Parts one = parts;
+    one.tensor = std::exchange(one.product_strands, 1);
+    one.tensor_rank = 0;
+    check_both_strands(plan.build_part(one, 0));
+  }
 }
 
 // ConfigError 271: documents that nobody would keep apart. A stand-in for data says nothing of its documents.
@@ -278,7 +285,7 @@ void check_variant(const Plan& plan, const Variant& variant) {
   check_batch(recipe);
   check_strands(recipe, plan.layout.ranks);
   check_slices(recipe, plan.layout.ranks, plan.layout.stages, plan.model->parts);
-  model::check_fp8_slice(recipe);
+  model::check_fp8_slice(recipe, plan.model->parts);
 }
 
 plan::Traffic traffic_of(const Plan& plan) {
