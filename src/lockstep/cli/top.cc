@@ -17,6 +17,7 @@
 #include "lockstep/cli/run_view.h"
 #include "lockstep/cli/top_gpus.h"
 #include "lockstep/cli/top_launch.h"
+#include "lockstep/see/dash/catalogue.h"
 #include "lockstep/see/ranks_now.h"
 #include "lockstep/see/run_log.h"
 #include "lockstep/terminal/table.h"
@@ -36,6 +37,8 @@ struct Look {
   std::vector<see::RankNow> ranks;
   int64_t steps = 0;  // in all; 0: not known
   std::vector<device::GpuNow> gpus = {};
+  std::vector<device::LinkNow> links = {};  // of this host
+  std::string ending = {};       // how it ended, where no rank is here: finished, preempted, failed, ...
   std::vector<int> unseen = {};  // ranks on other hosts, of which nothing is known
 
   // The newest: a number, "nan" or "inf", or null.
@@ -52,12 +55,17 @@ struct Look {
 
 std::string state_of(const Look& look) {
   if (look.trains()) return "training";
-  return look.log->finished() ? "finished" : "not running here";
+  const bool over = !look.ending.empty() && look.ending != "training" && look.ending != "starting";
+  return over ? look.ending : "not running here";
 }
 
 std::string head_line(const Look& look) {
-  return fmt::format("{}  {}  {}", look.log->folder(), state_of(look),
-                     progress_text(*look.log, look.steps, look.trains()));
+  std::string line = fmt::format("{}  {}  {}", look.log->folder(), state_of(look),
+                                 progress_text(*look.log, look.steps, look.trains()));
+  const double waited = look.log->rows().last("data_wait_ms"), step = look.log->rows().last("step_ms");
+  if (look.trains() && waited >= 0 && step > 0)
+    line += fmt::format("  data wait {:.0f} %", 100 * std::min(waited / step, 1.0));
+  return line;
 }
 
 std::string doing(const see::RankNow& rank) {
@@ -150,6 +158,8 @@ void show(const Look& look, const terminal::Terminal& screen) {
   if (const auto verdict = look.trains() ? see::RanksNow::verdict(look.ranks) : std::nullopt)
     print("\n{}\n", screen.paint(base::hanging(verdict->sentence, screen.width, 2), Colour::red));
   show_gpus(look.gpus, look.trains(), screen);
+  if (const std::string line = network_line(look.links); !line.empty())
+    print("\n{}\n", base::hanging(line, screen.width, 2));
 }
 
 nlohmann::json to_json(const Look& look) {
@@ -172,7 +182,9 @@ nlohmann::json to_json(const Look& look) {
           {"tokens_per_s", look.value("tokens_per_s")},
           {"ranks", ranks},
           {"unseen", look.unseen},
+          {"data_wait_ms", look.value("data_wait_ms")},
           {"gpus", gpus_json(look.gpus, look.trains())},
+          {"network", network_json(look.links)},
           {"verdict", verdict ? nlohmann::json(verdict->sentence) : nlohmann::json()}};
 }
 
@@ -286,6 +298,7 @@ int top_command(Arguments& arguments) {
   if (!arguments.parse()) return 0;
   const Order* order = &order_named(sorted);
   device::GpuWatch gpus;
+  device::NetworkWatch network;
   const int launcher = base::parse_number<int>(folder).value_or(0);
   std::vector<watch::LaunchStatus> launches =
       folder.empty() || launcher > 0 ? launches_here(launcher) : std::vector<watch::LaunchStatus>();
@@ -296,13 +309,24 @@ int top_command(Arguments& arguments) {
   see::RunLog log(folder);
   see::RanksNow ranks(folder, see::RanksNow::Reach::all_hosts);
   const int64_t steps = steps_wanted(folder);
+  see::Catalogue catalogue(folder);
   const auto look = [&] {
     log.poll();
-    Look now{&log, ranks.look(), steps, gpus.look(), ranks.unseen()};
+    Look now{.log = &log,
+             .ranks = ranks.look(),
+             .steps = steps,
+             .gpus = gpus.look(),
+             .links = network.look(),
+             .unseen = ranks.unseen()};
+    if (!now.trains()) {
+      catalogue.scan();
+      if (const auto run = catalogue.find(".")) now.ending = run->state;
+    }
     sort_ranks(now.ranks, *order);
     return now;
   };
   if (json || once || !screen.is_tty) {
+    if (Look first = look(); first.trains()) ::usleep(kLookAgain);  // rates need two looks
     Look now = look();
     // The launcher that leads has heard the question within a second, and its answer is on disk soon after.
     for (int tries = 0; tries < kTries && now.trains() && !now.unseen.empty(); ++tries) {
