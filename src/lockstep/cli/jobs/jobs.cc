@@ -42,9 +42,11 @@ int list_orphans(jobs::Ledger& ledger, bool as_json) {
   for (const jobs::Orphan& orphan : found) {
     if (as_json) break;
     const std::string id = orphan.resource.id.empty() ? "" : " " + orphan.resource.id;
-    print("{}{} of {} {} exist{}: {}\n  lockstep stop {}    or: {}\n", orphan.resource.label, id,
-          orphan.resource.job, orphan.sure ? "still" : "may", orphan.sure ? "s" : "", orphan.why,
-          orphan.resource.job, jobs::shell_line(jobs::remove_command(orphan.resource).words));
+    // Without its number there is no command of the place's that a person could use.
+    const std::string by_hand =
+        id.empty() ? "" : "    or: " + jobs::shell_line(jobs::remove_command(orphan.resource).words);
+    print("{}{} of {} {} exist{}: {}\n  lockstep stop {}{}\n", orphan.resource.label, id, orphan.resource.job,
+          orphan.sure ? "still" : "may", orphan.sure ? "s" : "", orphan.why, orphan.resource.job, by_hand);
   }
   return unsure ? 1 : 0;
 }
