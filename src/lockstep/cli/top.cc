@@ -2,12 +2,14 @@
 // every GPU is doing, once or again every second.
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
@@ -188,6 +190,23 @@ nlohmann::json to_json(const Look& look) {
           {"verdict", verdict ? nlohmann::json(verdict->sentence) : nlohmann::json()}};
 }
 
+// A signal that ends this program finds the terminal as it was. By a thread: a disk that does not answer may
+// hold up the other one.
+void restore_at_signals(const termios& before) {
+  sigset_t ends;
+  sigemptyset(&ends);
+  for (const int one : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&ends, one);
+  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  std::thread([ends, before] {
+    int number = 0;
+    ::sigwait(&ends, &number);
+    ::tcsetattr(STDIN_FILENO, TCSANOW, &before);
+    ::signal(number, SIG_DFL);
+    ::pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
+    ::raise(number);
+  }).detach();
+}
+
 // Keys without Enter, given back as they were.
 class Keys {
  public:
@@ -195,6 +214,7 @@ class Keys {
     if (::isatty(STDIN_FILENO) == 0 || ::tcgetattr(STDIN_FILENO, &before_) != 0) return;
     termios now = before_;
     now.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    restore_at_signals(before_);
     raw_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &now) == 0;
   }
   ~Keys() {

@@ -153,11 +153,9 @@ TEST(ProcessorTime, ThreadsThatShareAProcessorWait) {
       if (threads > 1) ::sched_setaffinity(0, sizeof one, &one);
       for (int k = 1; k < threads; ++k)
         std::thread([] {
-          for (volatile int64_t n = 0;; ++n) {
-          }
+          for (volatile int64_t n = 0;;) n = n + 1;
         }).detach();
-      for (volatile int64_t n = 0;; ++n) {
-      }
+      for (volatile int64_t n = 0;;) n = n + 1;
     }
     const double part = waiting_for_processors({child}, std::chrono::milliseconds(1500));
     ::kill(child, SIGKILL);
