@@ -187,13 +187,14 @@ TEST(Start, TasksOfASchedulerMeet) {
 // On a shared node, another run has the first port that the job's nodes derive, and some program the second.
 TEST(Start, NodesOfASchedulerMeetBesideOtherRuns) {
   const std::string job = fmt::format("{}.0", ::getpid());
-  const std::vector<int> ports = agreed_point("localhost", "Slurm " + job + " start ").ports;
+  const std::vector<int> ports = agreed_point("127.0.0.1", "Slurm " + job + " start ").ports;
   comm::StoreServer another({.port = ports[0], .secret = comm::Secret::random(), .run = "another"});
   const comm::StoreServer dumb({.port = ports[1], .secret = comm::Secret::random(), .tls = true});
   Shell shell;
   const std::string nodes = fmt::format(
-      "export LOCKSTEP_SECRET=some-secret-that-is-long-enough-for-us SLURM_JOB_ID={0} SLURM_STEP_ID=0 "
-      "SLURM_NNODES=2 SLURM_NTASKS=2 SLURM_JOB_NODELIST=localhost,localhost SLURM_LOCALID=0; "
+      "export PET_RDZV_CONF=join_timeout=60 LOCKSTEP_SECRET=some-secret-that-is-long-enough-for-us "
+      "SLURM_JOB_ID={0} SLURM_STEP_ID=0 "
+      "SLURM_NNODES=2 SLURM_NTASKS=2 SLURM_JOB_NODELIST=127.0.0.1,127.0.0.1 SLURM_LOCALID=0; "
       "for r in 1 0; do SLURM_PROCID=$r SLURM_NODEID=$r $R > node$r.txt 2>&1 & sleep 1; done; wait; "
       "cat node*.txt logs/*/*",
       ::getpid());

@@ -43,11 +43,11 @@ bool has_store(const comm::StoreClientOptions& client) {
   }
 }
 
-// One knock at each door. One that opens and says nothing uses up the turn: the next begins behind it, at
-// `first`.
+// One knock at each door; `problems` are the newest of each. One that opens and says nothing uses up the
+// turn: the next begins behind it, at `first`.
 std::unique_ptr<comm::Store> knock_at_all(const MeetingPoint& point, comm::StoreClientOptions& client,
-                                          size_t& first, Clock::time_point end, std::string& problem) {
-  std::vector<std::string> problems(point.ports.size());
+                                          size_t& first, Clock::time_point end,
+                                          std::vector<std::string>& problems) {
   for (size_t k = 0; k < point.ports.size(); ++k) {
     const size_t which = first;
     const auto left = std::chrono::duration_cast<Duration>(end - Clock::now());
@@ -57,13 +57,16 @@ std::unique_ptr<comm::Store> knock_at_all(const MeetingPoint& point, comm::Store
     if (auto store = comm::try_connect_store_once(client, std::max(left, Duration(1)), problems[which]))
       return store;
   }
-  problem.clear();
-  for (size_t which = 0; which < problems.size(); ++which) {
-    const auto before = problems.begin() + static_cast<std::ptrdiff_t>(which);
-    if (problems[which].empty() || std::find(problems.begin(), before, problems[which]) != before) continue;
-    problem += (problem.empty() ? "" : "; ") + problems[which];
-  }
   return nullptr;
+}
+
+// Each once: that a name is not known is the same at every port.
+std::string joined(const std::vector<std::string>& problems) {
+  std::vector<std::string> once;
+  for (const std::string& one : problems) {
+    if (!one.empty() && std::find(once.begin(), once.end(), one) == once.end()) once.push_back(one);
+  }
+  return base::join(once, "; ");
 }
 
 }  // namespace
@@ -121,12 +124,14 @@ std::unique_ptr<comm::Store> reach_store(const MeetingPoint& point, comm::StoreC
   constexpr Duration kTurn{1500}, kFirstPause{20}, kLongestPause{1000};
   const Clock::time_point end = Clock::now() + timeout;
   client.run = point.run;
+  std::vector<std::string> problems(point.ports.size());
   std::string told;
   Duration pause = kFirstPause;
   for (size_t first = 0;;) {
     const Clock::time_point turn_end = std::min(end, Clock::now() + kTurn);
     do {
-      if (auto store = knock_at_all(point, client, first, turn_end, problem)) return store;
+      if (auto store = knock_at_all(point, client, first, turn_end, problems)) return store;
+      problem = joined(problems);
       end_if_asked();
       const auto left = std::chrono::duration_cast<Duration>(turn_end - Clock::now());
       std::this_thread::sleep_for(std::clamp(left, Duration(1), pause));
