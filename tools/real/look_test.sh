@@ -147,6 +147,29 @@ END
     ! grep -rq first-token "$work/runs"
 }
 
+# On a terminal, ended by a key, by Ctrl-C, from outside: it is as it was.
+terminal_as_it_was() {
+  "$program" train "${small[@]}" run.steps=2 run.name=shown -q || return 1
+  python3 - "$program" "$work/runs/shown" <<'END'
+import fcntl, os, pty, signal, subprocess, sys, termios
+for keys in (b"q", b"\x03", b"\x1c", "TERM", "HUP"):
+    ours, theirs = pty.openpty()
+    before = termios.tcgetattr(theirs)
+    def controlling():
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    top = subprocess.Popen([sys.argv[1], "top", sys.argv[2]], stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=controlling)
+    shown = b""
+    while b"finished" not in shown: shown += os.read(ours, 65536)
+    assert termios.tcgetattr(theirs) != before, "no keys without Enter"
+    if isinstance(keys, bytes): os.write(ours, keys)
+    else: top.send_signal(getattr(signal, "SIG" + keys))
+    code = top.wait(20)
+    assert termios.tcgetattr(theirs) == before, f"after {keys}: the terminal has changed"
+    assert code == 0 if keys == b"q" else code < 0, (keys, code)
+END
+}
+
 gpus_in_top() {
   [[ -e $(dirname "$program")/fake_gpu/libnvidia-ml.so.1 ]] || return 0
   export LD_LIBRARY_PATH=$(dirname "$program")/fake_gpu FAKE_GPU="NVIDIA H200"
@@ -210,6 +233,7 @@ row "three steps of a run in flight are profiled" profile_in_flight
 row "a webhook is told how runs end" messages_arrive
 row "a webhook that does not answer holds up nobody" nobody_answers
 row "Kubeflow Trainer is told the progress" kubeflow_is_told
+row "top leaves the terminal as it was" terminal_as_it_was
 row "GPUs in top" gpus_in_top
 row "W&B's messages are in W&B's log" wandb_reads
 finish

@@ -56,8 +56,8 @@ free_ports() {
   done
 }
 
-# Jobs are numbered from the port on: runs take their own ports by the numbers of their jobs, and several Slurms that all
-# begin with job 1 would give them the same.
+# A job that is put into the queue again waits until its credential has expired: 10 s instead of 120. Jobs are numbered from
+# the port on, so that several Slurms on one machine do not number theirs alike.
 write_configuration() {
   local port user
   port=$(free_ports) user=$(id -un)
@@ -67,7 +67,7 @@ SlurmctldHost=localhost(127.0.0.1)
 SlurmctldPort=$port
 FirstJobId=$port
 AuthType=auth/munge
-AuthInfo=socket=$home/munge/sock,cred_expire=5
+AuthInfo=socket=$home/munge/sock,cred_expire=10
 CredType=cred/munge
 SlurmUser=$user
 SlurmdUser=$user

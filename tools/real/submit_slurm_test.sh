@@ -40,6 +40,15 @@ comes_to() {
   "$program" logs "$id" | tail
   return 1
 }
+# reaches STEP: or what there is to know.
+reaches() {
+  until_true 60 step_reached "$1" && return 0
+  "$program" jobs
+  scontrol show job
+  "$program" logs "$id" | tail
+  tail -n 5 "${SLURM_CONF%/*}"/log/*
+  return 1
+}
 number() { squeue --noheader --name="$id" --format=%A | head -n 1; }
 log_to_says() { "$program" logs "$id" >says; }
 
@@ -69,15 +78,38 @@ STAND_IN
 
 # A warning before the end, as the time limit sends it: to the script alone.
 warned() {
-  submit "$faulty_steps" checkpoint.every=0 && until_true 60 step_reached 20 || return 1
+  submit "$faulty_steps" checkpoint.every=0 && reaches 20 || return 1
   scancel --signal=TERM --batch "$(number)"
   until_true 60 grep -q "asking Slurm to run the job again" state/lockstep/jobs/"$id"/log || return 1
   comes_to "done" && log_to_says && says "resuming from step" && has_bits "$faulty_steps" && nothing_runs
 }
 
+# The daemon of the second node is too busy to start its task before the job's credential expires: it is not the run's failure.
+launch_fails() {
+  local node daemon
+  mkdir bin
+  printf '#!/bin/sh\nuntil [ -e "%s/go" ]; do sleep 0.1; done\nexec %s "$@"\n' "$PWD" "$(command -v srun)" >bin/srun
+  chmod +x bin/srun
+  PATH=$PWD/bin:$PATH submit 20 && until_true 60 runs_on_nodes || return 1
+  daemon=$(daemon_of "$(scontrol show hostnames "$(squeue --noheader --name="$id" --format=%N)" | tail -n 1)")
+  kill -STOP "$daemon"
+  touch go
+  sleep 15
+  kill -CONT "$daemon"
+  comes_to "done" && log_to_says && says "Slurm could not start it on every node" && has_bits 20 && nothing_runs
+}
+runs_on_nodes() { [[ $(squeue --noheader --name="$id" --format=%T) == RUNNING ]]; }
+# daemon_of NODE
+daemon_of() {
+  local pid
+  for pid in $(slurms slurmd); do
+    if tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -- "-N $1 "; then echo "$pid"; return; fi
+  done
+}
+
 # Slurm itself takes the nodes away and puts the job back.
 requeued() {
-  submit "$faulty_steps" checkpoint.every=50 && until_true 60 step_reached 60 || return 1
+  submit "$faulty_steps" checkpoint.every=50 && reaches 60 || return 1
   scontrol requeue "$(number)"
   comes_to "done" && log_to_says && says "resuming from step" && has_bits "$faulty_steps" && nothing_runs
 }
@@ -86,11 +118,9 @@ requeued() {
 # daemon's helpers, which are its children, and what they have started.
 node_dies() {
   local node daemon pid
-  submit "$faulty_steps" checkpoint.every=50 && until_true 60 step_reached 60 || return 1
+  submit "$faulty_steps" checkpoint.every=50 && reaches 60 || return 1
   node=$(scontrol show hostnames "$(squeue --noheader --name="$id" --format=%N)" | tail -n 1)  # not the script's own
-  for pid in $(slurms slurmd); do
-    tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -- "-N $node " && daemon=$pid
-  done
+  daemon=$(daemon_of "$node")
   kill -STOP "$daemon"
   for pid in $(slurms slurmstepd); do
     grep -q "^PPid:[^0-9]$daemon\$" "/proc/$pid/status" && kill -KILL "$pid"
@@ -105,7 +135,7 @@ node_dies() {
 # The same, and no other node is free: it comes back with those that are left.
 fewer_nodes() {
   local node
-  submit "$faulty_steps" checkpoint.every=0 --nodes 3 --set fewest_nodes=1 --set options=--exclude=n4 && until_true 60 step_reached 20 || return 1
+  submit "$faulty_steps" checkpoint.every=0 --nodes 3 --set fewest_nodes=1 --set options=--exclude=n4 && reaches 20 || return 1
   node=$(scontrol show hostnames "$(squeue --noheader --name="$id" --format=%N)" | tail -n 1)
   scancel --signal=TERM --batch "$(number)"
   scontrol update nodename="$node" state=drain reason=taken
@@ -130,14 +160,14 @@ fails() {
 }
 
 stopped_twice() {
-  submit 100000 && until_true 60 step_reached 20 || return 1
+  submit 100000 && reaches 20 || return 1
   ends 0 "$program" stop "$id" && ends 0 "$program" stop "$id" && comes_to stopped && nothing_runs || return 1
   [[ -z $(number) ]] && ends 0 "$program" stop "$id" && says "nothing of it is left"
 }
 
 waits() {
   local first
-  submit 100000 && first=$id && until_true 60 step_reached 20 || return 1
+  submit 100000 && first=$id && reaches 20 || return 1
   submit 20 --after "$first" && ends 0 "$program" why "$id" && says "waits for another job" || return 1
   ends 0 "$program" stop "$id" && ends 0 "$program" stop "$first" || return 1
   submit 20 --set options=--hold && ends 0 "$program" why "$id" && says "scontrol release" && ends 0 "$program" stop "$id"
@@ -165,11 +195,11 @@ interrupted() {
 # A heterogeneous job: one node with two ranks, two with one each. The first component has the last node, so that the order of
 # components is not that of names.
 components() {
-  submit "$faulty_steps" checkpoint.every=0 --nodes 1 --set constraint=n4 --set "components=nodes=2 ranks=1" && until_true 60 step_reached 20 || return 1
+  submit "$faulty_steps" checkpoint.every=0 --nodes 1 --set constraint=n4 --set "components=nodes=2 ranks=1" && reaches 20 || return 1
   scancel --signal=TERM --batch "$(number)"
   until_true 60 grep -q "asking Slurm to run the job again" state/lockstep/jobs/"$id"/log || return 1
   comes_to "done" && log_to_says && says "resuming from step" && says "ranks   4 over" && has_bits "$faulty_steps" && nothing_runs || return 1
-  submit 100000 --nodes 1 --set "components=nodes=1" && until_true 60 step_reached 20 && ends 0 "$program" stop "$id" && comes_to stopped && nothing_runs
+  submit 100000 --nodes 1 --set "components=nodes=1" && reaches 20 && ends 0 "$program" stop "$id" && comes_to stopped && nothing_runs
 }
 
 refused() {
@@ -180,6 +210,7 @@ refused() {
 
 row "submitted, followed, done with one rank's bits" completes
 row "warned by a signal: saved, back by itself, same bits" warned
+row "a node is too busy to start its part: back by itself" launch_fails
 row "requeued by Slurm: same bits" requeued
 row "a node dies: the job restarts elsewhere, same bits" node_dies
 row "preempted, a node is gone: back with fewer, same bits" fewer_nodes

@@ -9,6 +9,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/run_view.h"
 #include "lockstep/cli/serving.h"
 #include "lockstep/http/server.h"
 #include "lockstep/see/dash/dash.h"
@@ -40,7 +41,8 @@ int dash_command(Arguments& arguments) {
   std::string folder = "runs", host = "127.0.0.1";
   int64_t port = -1;  // not given
   bool no_token = false, json = false;
-  arguments.positional("RUNS", folder, "a folder of runs, or one run; default: runs");
+  arguments.positional("RUNS", folder,
+                       "a folder of runs, one run, or the name of one in runs/; default: runs");
   arguments.option("--port", port, fmt::format("default: {}, or a free one; 0: a free one", kUsualPort));
   arguments.option("--host", host, "the address to listen on; default: 127.0.0.1, for this machine only");
   arguments.flag("--no-token", no_token, "let every user of this machine look");
@@ -50,6 +52,7 @@ int dash_command(Arguments& arguments) {
   arguments.example("ssh -L 8420:127.0.0.1:8420 HOST lockstep dash", "of another machine, in your browser");
   if (!arguments.parse()) return 0;
   const int wanted = checked_port("--port", port == -1 ? kUsualPort : port);
+  if (const std::string run = run_folder_named(folder); !run.empty()) folder = run;
   check_folder(folder);
   const bool only_here = http::is_loopback(host);
   if (no_token && !only_here)

@@ -12,6 +12,7 @@
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/metrics_listen.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/run_view.h"
 #include "lockstep/cli/serving.h"
 #include "lockstep/see/recipe_keys.h"
 #include "lockstep/see/sink.h"
@@ -86,7 +87,7 @@ int metrics_command(Arguments& arguments) {
   std::string to, out, host = "127.0.0.1";
   int64_t port = -1;  // not given
   bool follow = false, json = false;
-  arguments.rest("RUN", folders, "run folders");
+  arguments.rest("RUN", folders, "run folders, or names of runs in runs/");
   std::string forms = "the form:";
   for (const see::SinkKind& kind : see::sink_kinds()) forms += fmt::format(" {} ({});", kind.name, kind.help);
   arguments.option("--to", to, forms + " default: print the last values");
@@ -105,6 +106,7 @@ int metrics_command(Arguments& arguments) {
   if (!arguments.parse()) return 0;
   if (folders.empty())
     throw base::ConfigError(109, "metrics needs a run folder: lockstep metrics runs/first");
+  folders = run_folders_named(folders);
   if (port != -1) {
     if (!to.empty() || !out.empty() || follow || json)
       throw base::ConfigError(109, "--listen goes with --host alone: Prometheus comes and asks");

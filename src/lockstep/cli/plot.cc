@@ -11,6 +11,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/run_view.h"
 #include "lockstep/see/svg.h"
 #include "lockstep/terminal/curve.h"
 #include "lockstep/terminal/terminal.h"
@@ -105,7 +106,7 @@ int plot_command(Arguments& arguments) {
   double smooth = 0;
   int64_t width = 800, height = 300;
   see::SvgStyle style;
-  arguments.rest("RUN", folders, "run folders");
+  arguments.rest("RUN", folders, "run folders, or names of runs in runs/");
   arguments.option("--metric", metrics, "what to draw, with commas or several times; default: loss");
   arguments.option("--x", x, "over what: step (default), tokens, time");
   arguments.option("--smooth", smooth,
@@ -137,7 +138,7 @@ int plot_command(Arguments& arguments) {
   if (wanted.empty()) wanted = {"loss"};
 
   std::vector<see::RunLog> runs;
-  for (const std::string& folder : folders) {
+  for (const std::string& folder : run_folders_named(folders)) {
     runs.emplace_back(folder);
     runs.back().poll();
   }

@@ -31,6 +31,13 @@ std::string run_folder_named(const std::string& name) {
   return "";
 }
 
+std::vector<std::string> run_folders_named(std::vector<std::string> names) {
+  for (std::string& name : names) {
+    if (const std::string folder = run_folder_named(name); !folder.empty()) name = folder;
+  }
+  return names;
+}
+
 namespace {
 
 std::string newest_run() {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "lockstep/see/run_log.h"
 
@@ -11,7 +12,10 @@ namespace lockstep::cli {
 // A run folder, or the name of one in runs/; empty: it is neither.
 std::string run_folder_named(const std::string& name);
 
-// As above, or the run in runs/ that wrote last where no name is given. ConfigError 109: there is none.
+// Each as above; what is neither stays what it is.
+std::vector<std::string> run_folders_named(std::vector<std::string> names);
+
+// As the first, or the run in runs/ that wrote last where no name is given. ConfigError 109: there is none.
 std::string wanted_run(const std::string& name, const std::string& command);
 
 int64_t steps_wanted(const std::string& folder);  // run.steps of its config.toml; 0: not known

@@ -2,12 +2,14 @@
 // every GPU is doing, once or again every second.
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
@@ -17,6 +19,7 @@
 #include "lockstep/cli/run_view.h"
 #include "lockstep/cli/top_gpus.h"
 #include "lockstep/cli/top_launch.h"
+#include "lockstep/see/dash/catalogue.h"
 #include "lockstep/see/ranks_now.h"
 #include "lockstep/see/run_log.h"
 #include "lockstep/terminal/table.h"
@@ -36,6 +39,8 @@ struct Look {
   std::vector<see::RankNow> ranks;
   int64_t steps = 0;  // in all; 0: not known
   std::vector<device::GpuNow> gpus = {};
+  std::vector<device::LinkNow> links = {};  // of this host
+  std::string ending = {};       // how it ended, where no rank is here: finished, preempted, failed, ...
   std::vector<int> unseen = {};  // ranks on other hosts, of which nothing is known
 
   // The newest: a number, "nan" or "inf", or null.
@@ -52,12 +57,17 @@ struct Look {
 
 std::string state_of(const Look& look) {
   if (look.trains()) return "training";
-  return look.log->finished() ? "finished" : "not running here";
+  const bool over = !look.ending.empty() && look.ending != "training" && look.ending != "starting";
+  return over ? look.ending : "not running here";
 }
 
 std::string head_line(const Look& look) {
-  return fmt::format("{}  {}  {}", look.log->folder(), state_of(look),
-                     progress_text(*look.log, look.steps, look.trains()));
+  std::string line = fmt::format("{}  {}  {}", look.log->folder(), state_of(look),
+                                 progress_text(*look.log, look.steps, look.trains()));
+  const double waited = look.log->rows().last("data_wait_ms"), step = look.log->rows().last("step_ms");
+  if (look.trains() && waited >= 0 && step > 0)
+    line += fmt::format("  data wait {:.0f} %", 100 * std::min(waited / step, 1.0));
+  return line;
 }
 
 std::string doing(const see::RankNow& rank) {
@@ -150,6 +160,8 @@ void show(const Look& look, const terminal::Terminal& screen) {
   if (const auto verdict = look.trains() ? see::RanksNow::verdict(look.ranks) : std::nullopt)
     print("\n{}\n", screen.paint(base::hanging(verdict->sentence, screen.width, 2), Colour::red));
   show_gpus(look.gpus, look.trains(), screen);
+  if (const std::string line = network_line(look.links); !line.empty())
+    print("\n{}\n", base::hanging(line, screen.width, 2));
 }
 
 nlohmann::json to_json(const Look& look) {
@@ -172,8 +184,27 @@ nlohmann::json to_json(const Look& look) {
           {"tokens_per_s", look.value("tokens_per_s")},
           {"ranks", ranks},
           {"unseen", look.unseen},
+          {"data_wait_ms", look.value("data_wait_ms")},
           {"gpus", gpus_json(look.gpus, look.trains())},
+          {"network", network_json(look.links)},
           {"verdict", verdict ? nlohmann::json(verdict->sentence) : nlohmann::json()}};
+}
+
+// A signal that ends this program finds the terminal as it was. By a thread: a disk that does not answer may
+// hold up the other one.
+void restore_at_signals(const termios& before) {
+  sigset_t ends;
+  sigemptyset(&ends);
+  for (const int one : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&ends, one);
+  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  std::thread([ends, before] {
+    int number = 0;
+    ::sigwait(&ends, &number);
+    ::tcsetattr(STDIN_FILENO, TCSANOW, &before);
+    ::signal(number, SIG_DFL);
+    ::pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
+    ::raise(number);
+  }).detach();
 }
 
 // Keys without Enter, given back as they were.
@@ -183,6 +214,7 @@ class Keys {
     if (::isatty(STDIN_FILENO) == 0 || ::tcgetattr(STDIN_FILENO, &before_) != 0) return;
     termios now = before_;
     now.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    restore_at_signals(before_);
     raw_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &now) == 0;
   }
   ~Keys() {
@@ -286,6 +318,7 @@ int top_command(Arguments& arguments) {
   if (!arguments.parse()) return 0;
   const Order* order = &order_named(sorted);
   device::GpuWatch gpus;
+  device::NetworkWatch network;
   const int launcher = base::parse_number<int>(folder).value_or(0);
   std::vector<watch::LaunchStatus> launches =
       folder.empty() || launcher > 0 ? launches_here(launcher) : std::vector<watch::LaunchStatus>();
@@ -296,13 +329,24 @@ int top_command(Arguments& arguments) {
   see::RunLog log(folder);
   see::RanksNow ranks(folder, see::RanksNow::Reach::all_hosts);
   const int64_t steps = steps_wanted(folder);
+  see::Catalogue catalogue(folder);
   const auto look = [&] {
     log.poll();
-    Look now{&log, ranks.look(), steps, gpus.look(), ranks.unseen()};
+    Look now{.log = &log,
+             .ranks = ranks.look(),
+             .steps = steps,
+             .gpus = gpus.look(),
+             .links = network.look(),
+             .unseen = ranks.unseen()};
+    if (!now.trains()) {
+      catalogue.scan();
+      if (const auto run = catalogue.find(".")) now.ending = run->state;
+    }
     sort_ranks(now.ranks, *order);
     return now;
   };
   if (json || once || !screen.is_tty) {
+    if (Look first = look(); first.trains()) ::usleep(kLookAgain);  // rates need two looks
     Look now = look();
     // The launcher that leads has heard the question within a second, and its answer is on disk soon after.
     for (int tries = 0; tries < kTries && now.trains() && !now.unseen.empty(); ++tries) {

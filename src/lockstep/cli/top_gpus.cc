@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/text.h"
@@ -91,6 +92,29 @@ json gpus_json(const std::vector<GpuNow>& gpus, bool trains) {
                    {"nvlink_sent_per_s", or_null(gpu.nvlink_sent)},
                    {"nvlink_received_per_s", or_null(gpu.nvlink_received)},
                    {"warnings", device::warnings_of(gpu, trains)}});
+  }
+  return all;
+}
+
+std::string network_line(const std::vector<device::LinkNow>& links) {
+  constexpr size_t kMost = 4;  // the busiest
+  std::string line;
+  for (size_t k = 0; k < std::min(links.size(), kMost); ++k) {
+    const device::LinkNow& link = links[k];
+    line += fmt::format("{}{} {}/s out, {}/s in", k == 0 ? "network  " : "; ", link.name,
+                        base::human_bytes(link.sent), base::human_bytes(link.received));
+    if (link.capacity) line += fmt::format(" of {}/s", base::human_bytes(*link.capacity));
+  }
+  return line;
+}
+
+json network_json(const std::vector<device::LinkNow>& links) {
+  json all = json::array();
+  for (const device::LinkNow& link : links) {
+    all.push_back({{"name", link.name},
+                   {"sent_per_s", link.sent},
+                   {"received_per_s", link.received},
+                   {"capacity_per_s", or_null(link.capacity)}});
   }
   return all;
 }

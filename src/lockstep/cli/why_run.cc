@@ -17,6 +17,7 @@
 #include "lockstep/see/advice.h"
 #include "lockstep/see/dash/catalogue.h"
 #include "lockstep/see/pace.h"
+#include "lockstep/see/process_now.h"
 #include "lockstep/see/ranks_now.h"
 #include "lockstep/see/run_events.h"
 #include "lockstep/see/run_log.h"
@@ -93,6 +94,12 @@ Why look_at(const std::string& folder, bool replay) {
   }
   constexpr int64_t kMost = 1 << 20;
   why.time = see::step_time_of(newest_timeline(folder), why.pace.data_share);
+  std::vector<int> here;
+  for (const see::RankNow& rank : ranks) {
+    if (rank.alive && !rank.elsewhere) here.push_back(rank.facts.pid);
+  }
+  constexpr std::chrono::milliseconds kMeasured(500);
+  why.time.starved = see::waiting_for_processors(here, kMeasured);
   why.advice = see::advice_for(why.time,
                                see::recipe_keys_of(base::try_read_file(folder + "/config.toml", kMost).text));
   return why;
@@ -128,6 +135,9 @@ void print_time(const see::StepTime& time) {
           (time.hidden > 0.005 ? fmt::format("; {} more behind computation", percent(time.hidden)) : ""));
   row("waiting for data", time.data, "normal: below 5 %");
   row("nothing", time.idle, "normal: below 15 %");
+  if (constexpr double kWorthARow = 0.03; time.starved >= kWorthARow)
+    print("  {:<24}{:>5}   of the time that ranks want one; normal: below 10 %\n", "waiting for a processor",
+          percent(time.starved));
 }
 
 void print_advice(const Why& why, size_t width) {
@@ -158,6 +168,7 @@ json to_json(const Why& why) {
                    {"communication", why.time.communication},
                    {"data", why.time.data},
                    {"idle", why.time.idle},
+                   {"waiting_for_processors", why.time.starved},
                    {"kinds", kinds}};
   }
   if (why.pace.slower > 0) all["slower_than_usual"] = why.pace.slower;

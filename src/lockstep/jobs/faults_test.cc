@@ -106,9 +106,31 @@ TEST(Faults, OfAnyCallAtAnyPlaceLeaveNothing) {
           EXPECT_THROW(submit(job, plan, ledger, client, kSilent), base::IoError);
         }
         EXPECT_TRUE(place.exists.empty()) << *place.exists.begin() << " is left";
-        EXPECT_TRUE(orphans(ledger, client, kSilent).empty());
+        EXPECT_TRUE(orphans(ledger, client).empty());
         EXPECT_TRUE(stop(find_job(ledger, job.id), ledger, client).empty()) << "a second time";
       }
+    }
+  }
+}
+
+// A client whose login has expired says nothing about what exists: "nothing is left" would be a lie.
+TEST(Faults, APlaceThatDoesNotAnswerIsNotTakenForEmpty) {
+  for (const Target& target : target_table()) {
+    SCOPED_TRACE(target.kind);
+    base::TemporaryFolder folder;
+    Ledger ledger(folder.path() + "/jobs");
+    const Job job = job_for(target.kind, folder.path() + "/jobs/first-abc123");
+    const Plan plan = target.plan(job);
+    AnyPlace place(target, plan);
+    FakeClient answers([&](const Command& command) { return place.answer(command); });
+    submit(job, plan, ledger, answers, kSilent);
+    const size_t made = place.exists.size();
+    for (const Answer& silence : {Answer{.code = 1, .error = "login has expired"}, Answer{.code = 127},
+                                  Answer{.code = 137, .timed_out = true}}) {
+      FakeClient silent([&](const Command&) { return silence; });
+      const std::vector<Orphan> found = orphans(ledger, silent);
+      EXPECT_EQ(found.size(), made);
+      for (const Orphan& one : found) EXPECT_FALSE(one.sure) << one.resource.label;
     }
   }
 }

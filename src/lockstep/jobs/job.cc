@@ -158,8 +158,10 @@ std::string rendezvous_flags(const Job& job, const std::string& node, const std:
                              int64_t port) {
   if (job.place.nodes == 1) return "";
   return fmt::format("--nnodes {} --node-rank {} --rdzv-endpoint {}:{} --rdzv-id {}", job.place.nodes, node,
-                     first_host, port, job.id);
+                     first_host, port > 0 ? std::to_string(port) : "auto", job.id);
 }
+
+int64_t port_alone(const Place& place) { return place.port > 0 ? place.port : 29400; }
 
 std::string environment_lines(const Job& job) {
   std::string lines;

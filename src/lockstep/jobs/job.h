@@ -55,9 +55,11 @@ std::string program_of(const Place& place);
 // FLAGS, or lockstep launch ... FLAGS PROGRAM ... `recipe_file` and `flags` (how machines find each other)
 // are text for the shell already.
 std::string train_line(const Job& job, const std::string& recipe_file, const std::string& flags = {});
-// --nnodes N --node-rank NODE --rdzv-endpoint HOST:PORT --rdzv-id JOB; empty for one machine.
+// --nnodes N --node-rank NODE --rdzv-endpoint HOST:PORT --rdzv-id JOB; empty for one machine. `port` 0: the
+// launchers derive ports from the job's id, since other jobs may be on the machines.
 std::string rendezvous_flags(const Job& job, const std::string& node, const std::string& first_host,
                              int64_t port);
+int64_t port_alone(const Place& place);  // where machines are the job's alone
 
 // cat >FILE <<'MARK' ... MARK, with a mark that is no line of the text. FILE as the shell reads it.
 std::string here_document(const std::string& file, const std::string& text);

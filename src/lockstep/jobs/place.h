@@ -57,7 +57,7 @@ struct Place {
   // ssh.
   Words hosts;
   std::string bundle;  // a folder here that is copied to every host
-  int64_t port = 29400;
+  int64_t port = 0;    // 0: not set
   // Kubernetes.
   std::string context, space, form, queue, service_account, claim, runtime;
   Words node_labels, tolerations;

@@ -78,7 +78,8 @@ const std::vector<Setting>& settings() {
       {"port",
        &Place::port,
        "ssh lsf ray kubernetes gce terraform",
-       "Port of the rendezvous.",
+       "Port of the rendezvous; default: 29400 on machines that are the job's alone, otherwise one that is "
+       "derived from its id.",
        "port = 29400",
        {},
        1024},

@@ -175,22 +175,29 @@ Status status_of(const Submitted& job, Client& client) {
   return status;
 }
 
-std::vector<Orphan> orphans(Ledger& ledger, Client& client, const Say& say) {
+std::vector<Orphan> orphans(Ledger& ledger, Client& client) {
   std::vector<Orphan> found;
   for (const Submitted& job : ledger.jobs()) {
     if (!is_open(job)) continue;
     const Status status = status_of(job, client);
-    if (!has_ended(status.state) && status.state != State::interrupted) continue;
+    const bool over = has_ended(status.state) || status.state == State::interrupted;
+    if (!over && status.state != State::unknown) continue;
+    const std::string state = status.reason.empty() ? name_of(status.state) : status.reason;
     for (Resource resource : job.resources) {
       if (resource.state == Resource::State::gone) continue;
       std::string why;
-      const Existence there = exists(resource, client, why);
-      if (there == Existence::no) ledger.gone(resource, "the place has no such thing");
-      if (there == Existence::unknown)
-        say(fmt::format("{}: {} could not be looked for: {}", job.id, resource.label, why));
-      if (there == Existence::yes)
-        found.push_back({resource, fmt::format("its job is {}", status.reason.empty() ? name_of(status.state)
-                                                                                      : status.reason)});
+      switch (exists(resource, client, why)) {
+        case Existence::no:
+          ledger.gone(resource, "the place has no such thing");
+          break;
+        case Existence::unknown:
+          found.push_back({resource, why, false});
+          break;
+        case Existence::yes:
+          found.push_back(
+              {resource, (over ? "its job is " : "whether its job runs is not known: ") + state, over});
+          break;
+      }
     }
   }
   return found;

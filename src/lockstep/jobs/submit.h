@@ -32,7 +32,8 @@ Status status_of(const Submitted& job, Client& client);
 struct Orphan {
   Resource resource;
   std::string why;
+  bool sure = true;  // false: the place did not tell whether it exists, or whether its job runs
 };
-std::vector<Orphan> orphans(Ledger& ledger, Client& client, const Say& say);
+std::vector<Orphan> orphans(Ledger& ledger, Client& client);
 
 }  // namespace lockstep::jobs

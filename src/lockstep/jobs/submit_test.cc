@@ -218,10 +218,10 @@ TEST(Submit, KilledAtAnyCallItIsFoundAndRemoved) {
     FakeClient client([&](const Command& command) { return scene.cloud.answer(command); });
     const Submitted job = find_job(scene.ledger, "first");
     EXPECT_EQ(status_of(job, client).state, State::interrupted);
-    EXPECT_EQ(orphans(scene.ledger, client, kSilent).size(), scene.cloud.exists.size());
+    EXPECT_EQ(orphans(scene.ledger, client).size(), scene.cloud.exists.size());
     EXPECT_TRUE(stop(find_job(scene.ledger, "first"), scene.ledger, client).empty());
     EXPECT_TRUE(scene.cloud.exists.empty());
-    EXPECT_TRUE(orphans(scene.ledger, client, kSilent).empty());
+    EXPECT_TRUE(orphans(scene.ledger, client).empty());
     EXPECT_TRUE(stop(find_job(scene.ledger, "first"), scene.ledger, client).empty());
   }
 }

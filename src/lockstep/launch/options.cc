@@ -20,7 +20,7 @@ const std::vector<Flag>& flags() {
       {"local-addr", "", &Words::local_addr, nullptr, "address at which other nodes reach this one"},
       {"rdzv-backend", "", &Words::rdzv_backend, nullptr, "c10d or static: both use Lockstep's own store"},
       {"rdzv-endpoint", "", &Words::rdzv_endpoint, nullptr,
-       "HOST[:PORT] of the rendezvous; default port 29400"},
+       "HOST[:PORT] of the rendezvous; default port 29400; HOST:auto derives free ones from --rdzv-id"},
       {"rdzv-id", "", &Words::rdzv_id, nullptr, "run id, the same on every node"},
       {"rdzv-conf", "", &Words::rdzv_conf, nullptr,
        "KEY=VALUE,...: join_timeout, last_call_timeout, node_timeout (seconds), is_host"},

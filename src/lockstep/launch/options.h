@@ -24,6 +24,7 @@ struct Words {
   std::string max_restarts, monitor_interval, grace, role;
   std::string log_dir, redirects, tee, local_ranks_filter, numa_binding, signals_to_handle, framework;
   std::string start_method, event_log_handler, hang_timeout;
+  std::string agreed_for;  // no flag: a scheduler's job, from which nodes derive the port of their endpoint
   bool standalone = false, no_python = false, module = false, run_path = false, virtual_local_rank = false;
 };
 
@@ -67,6 +68,7 @@ struct Options {
   std::string local_addr;     // this node's address, as the others reach it
   std::string endpoint_host;  // where the nodes meet; empty: one node
   int endpoint_port = 0;
+  std::string agreed_for;       // from what the nodes derive the port; empty: it is given
   std::optional<bool> is_host;  // whether this node holds the store; empty: found out
   std::string run_id = "none";
   std::string secret_file;

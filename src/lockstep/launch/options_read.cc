@@ -16,6 +16,8 @@ namespace lockstep::launch {
 
 namespace {
 
+constexpr std::string_view kAgreedPort = ":auto";
+
 [[noreturn]] void refuse(const std::string& flag, const std::string& word, const std::string& expected) {
   throw base::ConfigError(530, fmt::format("--{} {}: expected {}", flag, base::quoted(word), expected));
 }
@@ -157,7 +159,15 @@ void read_meeting(const Words& words, Options& options) {
   options.master_addr = words.master_addr;
   if (!words.rdzv_endpoint.empty() && !options.standalone) {
     options.endpoint_port = kDefaultPort;
-    read_endpoint("rdzv-endpoint", words.rdzv_endpoint, options.endpoint_host, options.endpoint_port);
+    options.agreed_for = words.agreed_for;
+    std::string endpoint = words.rdzv_endpoint;
+    if (endpoint.ends_with(kAgreedPort)) {
+      endpoint.resize(endpoint.size() - kAgreedPort.size());
+      if (words.rdzv_id.empty())
+        refuse("rdzv-endpoint", words.rdzv_endpoint, "--rdzv-id beside it, from which the port is derived");
+      options.agreed_for = "run " + words.rdzv_id;
+    }
+    read_endpoint("rdzv-endpoint", endpoint, options.endpoint_host, options.endpoint_port);
   } else if (!options.one_node() && !options.master_addr.empty()) {
     // torchrun's static rendezvous: the nodes meet at the master's port; the ranks then get a fresh one.
     options.endpoint_host = options.master_addr;

@@ -111,6 +111,8 @@ TEST(LaunchOptions, WrongWordsAreRefusedByName) {
       {{{"rdzv-endpoint", "host:port"}}, "--rdzv-endpoint"},
       {{{"rdzv-endpoint", "[::1]29400"}}, "--rdzv-endpoint"},
       {{{"rdzv-endpoint", "a host:1"}}, "--rdzv-endpoint"},
+      {{{"rdzv-endpoint", "host:auto"}}, "--rdzv-id"},
+      {{{"rdzv-endpoint", ":auto"}, {"rdzv-id", "a"}}, "HOST:PORT"},
       {{{"rdzv-conf", "join_timeot=3"}}, "join_timeout=..."},
       {{{"rdzv-conf", "join_timeout"}}, "KEY=VALUE"},
       {{{"rdzv-conf", "join_timeout=soon"}}, "seconds"},
@@ -154,6 +156,13 @@ TEST(LaunchOptions, EnvironmentFillsWhatWasNotGiven) {
   EXPECT_EQ(words.max_restarts, "");
   EXPECT_TRUE(words.standalone);
   EXPECT_FALSE(words.no_python);
+}
+
+TEST(LaunchOptions, PortsAreDerivedFromTheIdWhereThatIsWished) {
+  const Options named = read({{"nnodes", "2"}, {"rdzv-endpoint", "[fd00::1]:auto"}, {"rdzv-id", "a"}});
+  EXPECT_EQ(named.endpoint_host, "fd00::1");
+  EXPECT_EQ(named.agreed_for, "run a");
+  EXPECT_EQ(read({{"nnodes", "2"}, {"rdzv-endpoint", "host0"}}).agreed_for, "");
 }
 
 TEST(LaunchOptions, StaticNodesMeetAtTheMaster) {

@@ -12,7 +12,7 @@ namespace lockstep::see {
 
 namespace {
 
-constexpr double kNormalWaiting = 0.1, kNormalData = 0.05, kNormalIdle = 0.15;
+constexpr double kNormalWaiting = 0.1, kNormalData = 0.05, kNormalIdle = 0.15, kNormalStarved = 0.1;
 
 double gain(double part) { return part / std::max(0.05, 1 - part); }  // when that part of the time goes
 
@@ -41,6 +41,16 @@ std::optional<Advice> slow_rank(const StepTime& time, const RecipeKeys&) {
                   "names a hot, throttled or shared device",
                   base::human_duration(slow->computation), base::human_duration(others)),
       gain(std::min(0.9, (slow->computation - others) / time.seconds))};
+}
+
+std::optional<Advice> busy_host(const StepTime& time, const RecipeKeys&) {
+  if (time.starved < kNormalStarved) return std::nullopt;
+  return Advice{
+      "leave the processors to this run",
+      fmt::format("its ranks want a processor and wait for one {:.0f} % of the time: other programs "
+                  "have them, or ranks have more threads (run.threads) than there are",
+                  100 * time.starved),
+      gain(time.starved * (time.computation + time.data))};
 }
 
 std::optional<Advice> slow_data(const StepTime& time, const RecipeKeys& keys) {
@@ -90,7 +100,7 @@ std::optional<Advice> fewer_slices(const StepTime& time, const RecipeKeys& keys)
       gain(time.idle / 2)};
 }
 
-constexpr Rule kRules[] = {slow_rank,         slow_data,    recomputation,
+constexpr Rule kRules[] = {slow_rank,         busy_host,    slow_data,   recomputation,
                            fewer_collectives, larger_batch, fewer_slices};
 
 }  // namespace
@@ -112,6 +122,8 @@ std::string limit_of(const StepTime& time) {
   if (slowest_rank(time) != nullptr)
     return fmt::format("one rank limits it: the others wait for rank {}", slowest_rank(time)->rank);
   const double worst = std::max({time.communication, time.data, time.idle});
+  if (time.starved >= kNormalStarved && time.starved * time.computation >= worst)
+    return "a busy host limits it: ranks wait for processors that other programs have";
   if (time.communication >= kNormalWaiting && worst == time.communication)
     return "communication limits it: nothing is computed meanwhile";
   if (time.data >= kNormalData && worst == time.data) return "data limits it: steps wait for their batches";

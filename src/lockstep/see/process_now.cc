@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <thread>
 
 #include "lockstep/base/number.h"
 
@@ -32,6 +34,36 @@ std::optional<ProcessNow> process_now(int pid) {
   now.cpu_seconds = (user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
   now.memory = pages * ::sysconf(_SC_PAGESIZE);
   return now;
+}
+
+ProcessorTime processor_time(int pid) {
+  ProcessorTime all;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(fmt::format("/proc/{}/task", pid), error), end;
+       !error && at != end; at.increment(error)) {
+    double used = 0, waited = 0;  // nanoseconds
+    if (std::ifstream(at->path() / "schedstat") >> used >> waited)
+      all.used += used / 1e9, all.waited += waited / 1e9;
+  }
+  return all;
+}
+
+double waiting_for_processors(const std::vector<int>& pids, std::chrono::milliseconds measured) {
+  if (pids.empty()) return 0;
+  const auto now = [&] {
+    std::vector<ProcessorTime> times;
+    for (const int pid : pids) times.push_back(processor_time(pid));
+    return times;
+  };
+  const std::vector<ProcessorTime> before = now();
+  std::this_thread::sleep_for(measured);
+  const std::vector<ProcessorTime> after = now();
+  double used = 0, waited = 0;
+  for (size_t k = 0; k < pids.size(); ++k) {
+    used += std::max(0.0, after[k].used - before[k].used);  // threads end, and take their times with them
+    waited += std::max(0.0, after[k].waited - before[k].waited);
+  }
+  return used + waited > 0 ? waited / (used + waited) : 0;
 }
 
 std::vector<int> family_of(int pid) {

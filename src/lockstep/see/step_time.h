@@ -23,6 +23,9 @@ struct StepTime {
   double seconds = 0;                     // from step to step
   // Parts of the time, of all ranks together.
   double computation = 0, communication = 0, data = 0, idle = 0;
+  // Of the time that ranks want processors, the part in which others have them: it makes all the rest longer.
+  // Not from the timeline; who asks the kernel sets it.
+  double starved = 0;
   double hidden = 0;  // communication beside computation, which costs nothing
   std::vector<std::pair<std::string, double>>
       kinds;  // of the computation: "backward" 0.31, ...; largest first

@@ -1,8 +1,15 @@
 // Where time goes and what would help, from timelines that are written by hand.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
 
 #include "lockstep/see/advice.h"
 #include "lockstep/see/pace.h"
+#include "lockstep/see/process_now.h"
 
 namespace lockstep::see {
 namespace {
@@ -50,6 +57,7 @@ TEST(Advice, NamesWhatLimits) {
     RecipeKeys keys;
     const char *limit, *first;
     double faster;
+    double starved = 0;
   };
   const auto computes = [](int rank, double length) {
     return lane(rank, "compute", {span("forward b0", 0, length)});
@@ -102,10 +110,27 @@ TEST(Advice, NamesWhatLimits) {
        "overhead limits",
        "batch.slices=4",
        0.2 / 0.8},
+      {"other programs have the processors",
+       {computes(0, 90), waits(0, 90, 10)},
+       0,
+       {},
+       "a busy host limits it",
+       "leave the processors to this run",
+       0.45 / 0.55,
+       0.5},
+      {"they have some, and communication takes more",
+       {computes(0, 50), waits(0, 50, 50)},
+       0,
+       {{"batch.global", "8"}},
+       "communication limits",
+       "batch.global=16",
+       0.25 / 0.75,
+       0.12},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
-    const StepTime time = step_time_of(timeline(row.lanes), row.data_share);
+    StepTime time = step_time_of(timeline(row.lanes), row.data_share);
+    time.starved = row.starved;
     EXPECT_NE(limit_of(time).find(row.limit), std::string::npos) << limit_of(time);
     const std::vector<Advice> advice = advice_for(time, row.keys);
     ASSERT_EQ(advice.empty(), std::string(row.first).empty());
@@ -114,6 +139,33 @@ TEST(Advice, NamesWhatLimits) {
     EXPECT_NEAR(advice[0].faster, row.faster, 1e-9);
   }
   EXPECT_TRUE(advice_for({}, {}).empty());
+}
+
+// Four threads on one processor wait for it three quarters of the time; one alone, on a machine that may be
+// busy, less.
+TEST(ProcessorTime, ThreadsThatShareAProcessorWait) {
+  const auto spin = [](int threads) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(static_cast<size_t>(::sched_getcpu()), &one);
+      if (threads > 1) ::sched_setaffinity(0, sizeof one, &one);
+      for (int k = 1; k < threads; ++k)
+        std::thread([] {
+          for (volatile int64_t n = 0;;) n = n + 1;
+        }).detach();
+      for (volatile int64_t n = 0;;) n = n + 1;
+    }
+    const double part = waiting_for_processors({child}, std::chrono::milliseconds(1500));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    return part;
+  };
+  EXPECT_GT(spin(4), 0.6);
+  EXPECT_LT(spin(1), 0.9);
+  EXPECT_EQ(waiting_for_processors({}, std::chrono::milliseconds(1500)), 0);
+  EXPECT_EQ(waiting_for_processors({1 << 30}, std::chrono::milliseconds(1)), 0) << "no such process";
 }
 
 TEST(Pace, ARunThatHasBecomeSlow) {

@@ -23,27 +23,32 @@ void say_unreadable(const jobs::Ledger& ledger) {
            ledger.file(), ledger.unreadable_lines() == 1 ? "was" : "were");
 }
 
+// 1: it is not known of everything whether it exists.
 int list_orphans(jobs::Ledger& ledger, bool as_json) {
   jobs::ProcessClient client;
-  const std::vector<jobs::Orphan> found =
-      jobs::orphans(ledger, client, [](const std::string& line) { remark("lockstep: {}\n", line); });
+  const std::vector<jobs::Orphan> found = jobs::orphans(ledger, client);
+  const bool unsure = std::ranges::any_of(found, [](const jobs::Orphan& one) { return !one.sure; });
   json all = json::array();
   for (const jobs::Orphan& orphan : found)
     all.push_back({{"job", orphan.resource.job},
                    {"what", orphan.resource.label},
                    {"id", orphan.resource.id},
                    {"why", orphan.why},
+                   {"sure", orphan.sure},
                    {"costs", orphan.resource.costs},
                    {"remove", jobs::remove_command(orphan.resource).words}});
-  if (as_json) print("{}\n", all.dump(2));
+  if (as_json) print("{}\n", all.dump(2, ' ', false, json::error_handler_t::replace));
   if (!as_json && found.empty()) print("nothing is left behind\n");
   for (const jobs::Orphan& orphan : found) {
     if (as_json) break;
-    print("{} {} of {} still exists: {}\n  lockstep stop {}    or: {}\n", orphan.resource.label,
-          orphan.resource.id, orphan.resource.job, orphan.why, orphan.resource.job,
-          jobs::shell_line(jobs::remove_command(orphan.resource).words));
+    const std::string id = orphan.resource.id.empty() ? "" : " " + orphan.resource.id;
+    // Without its number there is no command of the place's that a person could use.
+    const std::string by_hand =
+        id.empty() ? "" : "    or: " + jobs::shell_line(jobs::remove_command(orphan.resource).words);
+    print("{}{} of {} {} exist{}: {}\n  lockstep stop {}{}\n", orphan.resource.label, id, orphan.resource.job,
+          orphan.sure ? "still" : "may", orphan.sure ? "s" : "", orphan.why, orphan.resource.job, by_hand);
   }
-  return 0;
+  return unsure ? 1 : 0;
 }
 
 }  // namespace

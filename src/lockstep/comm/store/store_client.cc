@@ -139,16 +139,29 @@ class StoreClient final : public Store {
 
 namespace {
 
+// What a server says instead of a challenge that is no reason to give up where another run may have the port.
+std::string passed_over(const Message& answer, const std::string& endpoint) {
+  if (answer.code == Code::challenge) return "";
+  if (answer.code == Code::elsewhere) return fmt::format("{}: another run's store is there", endpoint);
+  if (answer.code == Code::refused && answer.words.size() == 1)
+    return fmt::format("{}: the store there says {}", endpoint, base::quoted(answer.words[0]));
+  return fmt::format("{}: another program is there", endpoint);
+}
+
 // Both sides' proofs. Nothing when the connection ended or was too slow: worth another try.
 std::unique_ptr<Store> shake_hands(const StoreClientOptions& options, Socket socket, TimePoint deadline,
                                    std::string& problem) {
   std::unique_ptr<TlsContext> tls;
   if (options.tls) tls = std::make_unique<TlsContext>(TlsSide::client, options.secret);
   Channel channel(std::move(socket), tls ? tls->open(options.who) : nullptr);
-  ClientHandshake handshake(options.secret, options.who);
+  ClientHandshake handshake(options.secret, options.who, options.run);
   std::optional<Message> answer;
   if (channel.begin() && channel.send(handshake.hello()))
     answer = hear(channel, kMostHandshakeBytes, deadline);
+  if (answer && !options.run.empty()) {
+    problem = passed_over(*answer, options.endpoint);
+    if (!problem.empty()) return nullptr;
+  }
   if (answer && channel.send(handshake.proof(*answer, options.endpoint))) {
     answer = hear(channel, kMostHandshakeBytes, deadline);
   }
@@ -157,8 +170,9 @@ std::unique_ptr<Store> shake_hands(const StoreClientOptions& options, Socket soc
     return std::make_unique<StoreClient>(options, std::move(tls), std::move(channel), most_bytes);
   }
   problem = channel.problem().empty() ? "it accepts connections but does not respond" : channel.problem();
+  if (!options.run.empty()) problem = fmt::format("{}: {}", options.endpoint, problem);
   // What was heard is no store's language, or TLS failed: trying again would not help.
-  if (channel.misunderstood()) {
+  if (channel.misunderstood() && options.run.empty()) {
     throw base::ConfigError(
         515, fmt::format("protocol error between the store at {} and this process ({}): {}", options.endpoint,
                          options.who.empty() ? "unnamed" : options.who, problem));
@@ -166,7 +180,18 @@ std::unique_ptr<Store> shake_hands(const StoreClientOptions& options, Socket soc
   return nullptr;
 }
 
+std::unique_ptr<Store> knock(const StoreClientOptions& options, const Endpoint& endpoint, TimePoint deadline,
+                             std::string& problem) {
+  Socket socket = connect_once(endpoint, deadline, problem);
+  return socket ? shake_hands(options, std::move(socket), deadline, problem) : nullptr;
+}
+
 }  // namespace
+
+std::unique_ptr<Store> try_connect_store_once(const StoreClientOptions& options, Duration within,
+                                              std::string& problem) {
+  return knock(options, parse_endpoint(options.endpoint), Clock::now() + sane_timeout(within), problem);
+}
 
 std::unique_ptr<Store> try_connect_store(const StoreClientOptions& options, Duration within,
                                          std::string& problem) {
@@ -174,10 +199,7 @@ std::unique_ptr<Store> try_connect_store(const StoreClientOptions& options, Dura
   const Endpoint endpoint = parse_endpoint(options.endpoint);
   const TimePoint deadline = Clock::now() + sane_timeout(within);
   for (Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
-    if (Socket socket = connect_once(endpoint, deadline, problem)) {
-      if (std::unique_ptr<Store> store = shake_hands(options, std::move(socket), deadline, problem))
-        return store;
-    }
+    if (std::unique_ptr<Store> store = knock(options, endpoint, deadline, problem)) return store;
     if (Clock::now() + pause >= deadline) return nullptr;
     std::this_thread::sleep_for(pause);
   }

@@ -9,7 +9,7 @@
 namespace lockstep::comm {
 namespace {
 
-const std::string kProtocol = "lockstep store 1";
+const std::string kProtocol = "lockstep store 2";
 constexpr size_t kChallengeBytes = 32;
 
 struct Transcript {
@@ -36,8 +36,11 @@ std::string prove(const Secret& secret, const Transcript& transcript) {
 
 }  // namespace
 
-ServerHandshake::ServerHandshake(const Secret& secret, int64_t most_message_bytes)
-    : secret_(&secret), most_message_bytes_(most_message_bytes), mine_(random_bytes(kChallengeBytes)) {}
+ServerHandshake::ServerHandshake(const Secret& secret, int64_t most_message_bytes, std::string run)
+    : secret_(&secret),
+      most_message_bytes_(most_message_bytes),
+      run_(std::move(run)),
+      mine_(random_bytes(kChallengeBytes)) {}
 
 Message ServerHandshake::refuse(const std::string& why) {
   stage_ = Stage::failed;
@@ -49,8 +52,13 @@ Message ServerHandshake::answer(const Message& message) {
   if (stage_ == Stage::hello) {
     if (message.code != Code::hello || words.empty()) return refuse("it does not speak the store protocol");
     if (words[0] != kProtocol) return refuse("it has a different version: " + base::quoted(words[0], 40));
-    if (words.size() != 3 || words[1].size() != kChallengeBytes || words[2].size() > kMostWhoBytes) {
+    if (words.size() != 4 || words[1].size() != kChallengeBytes || words[2].size() > kMostWhoBytes ||
+        words[3].size() > kMostWhoBytes) {
       return refuse("its greeting is malformed");
+    }
+    if (!words[3].empty() && words[3] != run_) {
+      stage_ = Stage::failed;
+      return {Code::elsewhere, 0, {}};
     }
     theirs_ = words[1];
     who_ = words[2];
@@ -69,10 +77,13 @@ Message ServerHandshake::answer(const Message& message) {
           {prove(*secret_, {"server", theirs_, mine_, who_, most_message_bytes_})}};
 }
 
-ClientHandshake::ClientHandshake(const Secret& secret, const std::string& who)
-    : secret_(&secret), mine_(random_bytes(kChallengeBytes)), who_(who.substr(0, kMostWhoBytes)) {}
+ClientHandshake::ClientHandshake(const Secret& secret, const std::string& who, const std::string& run)
+    : secret_(&secret),
+      mine_(random_bytes(kChallengeBytes)),
+      who_(who.substr(0, kMostWhoBytes)),
+      run_(run.substr(0, kMostWhoBytes)) {}
 
-Message ClientHandshake::hello() const { return {Code::hello, 0, {kProtocol, mine_, who_}}; }
+Message ClientHandshake::hello() const { return {Code::hello, 0, {kProtocol, mine_, who_, run_}}; }
 
 Message ClientHandshake::proof(const Message& challenge, const std::string& endpoint) {
   if (challenge.code == Code::refused && challenge.words.size() == 1) {

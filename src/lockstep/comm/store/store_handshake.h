@@ -1,13 +1,14 @@
 // How a client and the server of a store prove to each other that they know the run's secret.
 //
-//     client  hello      its challenge, who it is
+//     client  hello      its challenge, who it is, whose store it looks for
 //     server  challenge  its own
 //     client  proof      HMAC-SHA256(secret, "client", both challenges, who)
 //     server  welcome    HMAC-SHA256(secret, "server", both challenges, who, limit)
 //
 // Challenges are fresh, so what was overheard cannot be played again; the labels differ, so that neither
 // side's proof can be sent back to it. The client proves itself first: whoever merely connects learns nothing
-// made with the secret. Pure: messages in, messages out.
+// made with the secret. Where both name the run, a client at the wrong door is sent on before any proof: two
+// runs may have tried the same port. Pure: messages in, messages out.
 #pragma once
 
 #include <string>
@@ -18,12 +19,13 @@
 namespace lockstep::comm {
 
 constexpr int64_t kMostHandshakeBytes = 1024;
-constexpr size_t kMostWhoBytes = 200;  // of a client's name
+constexpr size_t kMostWhoBytes = 200;  // of a client's name, and of a run's
 
 class ServerHandshake {
  public:
-  ServerHandshake(const Secret& secret, int64_t most_message_bytes);
+  ServerHandshake(const Secret& secret, int64_t most_message_bytes, std::string run = "");
   // The answer to what the client said. Code::refused: it is not let in, and the word says why.
+  // Code::elsewhere: it looks for the store of another run.
   Message answer(const Message& message);
   bool done() const { return stage_ == Stage::done; }
   const std::string& who() const { return who_; }  // as the client says, so not to be trusted before done()
@@ -34,13 +36,14 @@ class ServerHandshake {
 
   const Secret* secret_;
   int64_t most_message_bytes_;
+  std::string run_;
   Stage stage_ = Stage::hello;
   std::string mine_, theirs_, who_;
 };
 
 class ClientHandshake {
  public:
-  ClientHandshake(const Secret& secret, const std::string& who);
+  ClientHandshake(const Secret& secret, const std::string& who, const std::string& run = "");
   Message hello() const;
   // ConfigError 515, with the server's reason, when the answer is not what it should be.
   Message proof(const Message& challenge, const std::string& endpoint);
@@ -49,7 +52,7 @@ class ClientHandshake {
 
  private:
   const Secret* secret_;
-  std::string mine_, theirs_, who_;
+  std::string mine_, theirs_, who_, run_;
 };
 
 }  // namespace lockstep::comm

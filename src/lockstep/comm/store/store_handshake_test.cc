@@ -69,7 +69,7 @@ TEST(StoreHandshake, ProvesWhatTheHeaderSays) {
     return std::string{static_cast<char>(text.size()), 0, 0, 0} + text;
   };
   std::string body("\3\0\0\0\0\0\0\0\0", 9);  // Code::proof and the number 0
-  body += word("lockstep store 1") + word("client") + word(hello.words[1]) + word(challenge) + word("rank 3");
+  body += word("lockstep store 2") + word("client") + word(hello.words[1]) + word(challenge) + word("rank 3");
   const std::string frame = std::string{static_cast<char>(body.size()), 0, 0, 0} + body;
   EXPECT_EQ(client.proof({Code::challenge, 0, {challenge}}, "there").words,
             std::vector<std::string>{hmac_sha256(secret.bytes(), frame)});

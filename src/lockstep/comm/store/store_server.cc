@@ -184,7 +184,7 @@ void StoreServer::State::welcome(Socket socket) {
   const int number = socket.number();
   Channel channel(std::move(socket), tls ? tls->open() : nullptr);
   peers.emplace(id, Peer{std::move(channel), address,
-                         ServerHandshake(options.secret, options.most_message_bytes), deadline});
+                         ServerHandshake(options.secret, options.most_message_bytes, options.run), deadline});
   strangers.insert({deadline, id});
   epoll_event event{EPOLLIN, {.u64 = id}};
   if (::epoll_ctl(epoll.number(), EPOLL_CTL_ADD, number, &event) != 0) return close(id);
@@ -263,6 +263,10 @@ void StoreServer::State::hear_stranger(uint64_t id, Peer& peer, const Message& m
   const Message answer = peer.handshake.answer(message);
   if (answer.code == Code::refused) return refuse(id, answer.words[0]);
   peer.channel.send(answer);
+  if (answer.code == Code::elsewhere) {  // a neighbour's, at the wrong door: no harm, and no word about it
+    peer.channel.flush();
+    return close(id);
+  }
   if (peer.handshake.done()) {
     strangers.erase({peer.handshake_deadline, id});
     ++friends;

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/store/secret.h"
 #include "lockstep/comm/store/store.h"
 
@@ -24,6 +25,7 @@ struct StoreServerOptions {
   std::string address = "127.0.0.1";
   int port = 0;  // 0: a free one
   Secret secret;
+  std::string run = {};  // whose store this is: clients that name another run are sent on; not a secret
   int64_t most_message_bytes = 16 << 20;
   int64_t most_bytes = 1 << 30;  // of all values together
   int most_connections = 65536;
@@ -33,10 +35,15 @@ struct StoreServerOptions {
   std::function<void(const std::string& sentence)> log;
 };
 
+// ConfigError 513 where another socket has the port: another port is the remedy.
+struct AddressInUse : base::ConfigError {
+  using ConfigError::ConfigError;
+};
+
 class StoreServer {
  public:
-  // ConfigError 513 names the address and port when it cannot bind. Raises this process's limit of open files
-  // towards `most_connections`, as far as it may.
+  // ConfigError 513 names the address and port when it cannot bind; AddressInUse, if that is why. Raises this
+  // process's limit of open files towards `most_connections`, as far as it may.
   explicit StoreServer(StoreServerOptions options);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
@@ -53,6 +60,9 @@ class StoreServer {
 struct StoreClientOptions {
   std::string endpoint;  // "host:port"
   Secret secret;
+  // Whose store is looked for. That of another run, or a program that is no store, then counts as nobody: the
+  // port may have been taken before ours could have it. Empty: whoever knows the secret is the right one.
+  std::string run = {};
   bool tls = false;
   Duration connect_timeout{60000};  // retried until then, with growing pauses
   Duration patience{30000};  // for a reply, beyond what the request itself waits; then the store is gone
@@ -66,5 +76,8 @@ std::unique_ptr<Store> connect_store(const StoreClientOptions& options);
 // known". Clones of the store take options.connect_timeout.
 std::unique_ptr<Store> try_connect_store(const StoreClientOptions& options, Duration within,
                                          std::string& problem);
+// The same, knocking once.
+std::unique_ptr<Store> try_connect_store_once(const StoreClientOptions& options, Duration within,
+                                              std::string& problem);
 
 }  // namespace lockstep::comm

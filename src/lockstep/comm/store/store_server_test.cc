@@ -74,31 +74,42 @@ std::vector<Meddler> meddlers() {
       {"long_name",
        [](TestServer&, RawPeer& peer) {
          peer.send(
-             Message{Code::hello, 0, {"lockstep store 1", std::string(32, 'c'), std::string(300, 'w')}});
+             Message{Code::hello, 0, {"lockstep store 2", std::string(32, 'c'), std::string(300, 'w'), ""}});
+       },
+       "malformed"},
+      {"long_run",
+       [](TestServer&, RawPeer& peer) {
+         peer.send(Message{
+             Code::hello, 0, {"lockstep store 2", std::string(32, 'c'), "eve", std::string(300, 'r')}});
+       },
+       "malformed"},
+      {"greeting_without_run",
+       [](TestServer&, RawPeer& peer) {
+         peer.send(Message{Code::hello, 0, {"lockstep store 2", std::string(32, 'c'), "eve"}});
        },
        "malformed"},
       {"large_greeting",
        [](TestServer&, RawPeer& peer) {
-         peer.send(Message{Code::hello, 0, {"lockstep store 1", std::string(2000, 'c'), ""}});
+         peer.send(Message{Code::hello, 0, {"lockstep store 2", std::string(2000, 'c'), "", ""}});
        },
        "1024"},
       {"proof_of_zeros",
        [](TestServer&, RawPeer& peer) {
-         peer.send(Message{Code::hello, 0, {"lockstep store 1", std::string(32, 'c'), "eve"}});
+         peer.send(Message{Code::hello, 0, {"lockstep store 2", std::string(32, 'c'), "eve", ""}});
          peer.hear();
          peer.send(Message{Code::proof, 0, {std::string(32, '\0')}});
        },
        "(\"eve\"): it does not know this run's secret"},
       {"empty_proof",
        [](TestServer&, RawPeer& peer) {
-         peer.send(Message{Code::hello, 0, {"lockstep store 1", std::string(32, 'c'), "eve"}});
+         peer.send(Message{Code::hello, 0, {"lockstep store 2", std::string(32, 'c'), "eve", ""}});
          peer.hear();
          peer.send(Message{Code::proof, 0, {""}});
        },
        "secret"},
       {"request_instead_of_proof",
        [](TestServer&, RawPeer& peer) {
-         peer.send(Message{Code::hello, 0, {"lockstep store 1", std::string(32, 'c'), "eve"}});
+         peer.send(Message{Code::hello, 0, {"lockstep store 2", std::string(32, 'c'), "eve", ""}});
          peer.hear();
          peer.send(Message{Code::set, 0, {"alive", "no"}});
        },
@@ -107,7 +118,8 @@ std::vector<Meddler> meddlers() {
       {"too_many_words", authenticated({Code::keys, 0, {"key"}}), "malformed request"},
       {"get_without_key", authenticated({Code::get, 10, {}}), "malformed request"},
       {"reply_as_request", authenticated({Code::ok, 0, {}}), "malformed request"},
-      {"second_greeting", authenticated({Code::hello, 0, {"lockstep store 1", "", ""}}), "malformed request"},
+      {"second_greeting", authenticated({Code::hello, 0, {"lockstep store 2", "", "", ""}}),
+       "malformed request"},
       {"unknown_code", authenticated({static_cast<Code>(99), 0, {}}), "malformed message"},
       {"oversized_message", authenticated({Code::set, 0, {"key", std::string(200'000, 'v')}}), "100000"},
       {"word_beyond_the_end",
@@ -249,6 +261,35 @@ TEST(StoreServer, AClientRefusesAServerThatCannotProveItself) {
   });
   EXPECT_TRUE(contains(sentence, "could not prove")) << sentence;
   impostor.join();
+}
+
+// Two runs may have derived the same port. Their ranks may even know the same secret, their user's.
+TEST(StoreServer, ThoseWhoLookForAnotherRunAreSentOn) {
+  TestServer ours({.run = "ours"}), nameless;
+  struct Row {
+    const char* looks_for;
+    const TestServer* server;
+    const char* problem;  // empty: it is let in
+  };
+  const Row rows[] = {{"ours", &ours, ""},
+                      {"", &ours, ""},
+                      {"", &nameless, ""},
+                      {"theirs", &ours, "another run's store is there"},
+                      {"our", &ours, "another run's store is there"},
+                      {"theirs", &nameless, "another run's store is there"}};
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.looks_for);
+    StoreClientOptions client = row.server->client();
+    client.run = row.looks_for;
+    std::string problem;
+    EXPECT_EQ(try_connect_store_once(client, 5s, problem) != nullptr, std::string(row.problem).empty());
+    EXPECT_TRUE(contains(problem, row.problem)) << problem;
+  }
+  EXPECT_TRUE(ours.reports().empty() && nameless.reports().empty()) << "no harm was meant";
+  StoreClientOptions wrong = ours.client();
+  wrong.run = "ours", wrong.secret = Secret::random();
+  std::string problem;
+  base::refusal(515, [&] { try_connect_store_once(wrong, 5s, problem); });
 }
 
 TEST(StoreServer, IsBoundToItsAddressOnly) {

@@ -18,6 +18,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/store/store_server.h"
 
 namespace lockstep::comm {
 namespace {
@@ -167,6 +168,7 @@ Socket::~Socket() {
 
 Socket listen_at(const std::string& address, int port) {
   std::string problem = "no such address";
+  bool in_use = false;
   std::vector<Address> places = addresses_of_interface(address, port);
   if (places.empty() && !address.empty()) places = resolve(address, port, true, problem);
   for (const Address& place : places) {
@@ -176,11 +178,13 @@ Socket listen_at(const std::string& address, int port) {
         ::listen(socket.number(), SOMAXCONN) == 0) {
       return socket;
     }
+    in_use = errno == EADDRINUSE;
     problem = std::strerror(errno);
   }
-  const std::string where = to_text({address, port});
-  throw base::ConfigError(
-      513, fmt::format("the store cannot listen at {}: {}; choose another port or address", where, problem));
+  const std::string sentence = fmt::format(
+      "the store cannot listen at {}: {}; choose another port or address", to_text({address, port}), problem);
+  if (in_use) throw AddressInUse(513, sentence);
+  throw base::ConfigError(513, sentence);
 }
 
 Socket accept_from(const Socket& listener, int& error) {

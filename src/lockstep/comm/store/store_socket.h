@@ -37,7 +37,8 @@ class Socket {
   int number_ = -1;
 };
 
-// `address`: a host's name or number, or the name of an interface of this machine. ConfigError 513.
+// `address`: a host's name or number, or the name of an interface of this machine. ConfigError 513,
+// AddressInUse (store_server.h).
 Socket listen_at(const std::string& address, int port);
 
 // An accepted connection; empty with `error` set to errno when there is none.

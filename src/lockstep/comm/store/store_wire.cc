@@ -36,7 +36,7 @@ std::string encode(const Message& message) {
 std::optional<Message> decode(std::string_view body) {
   if (body.size() < 1 + kNumberBytes) return std::nullopt;
   const uint64_t code = take_number(body, 1);
-  if (code < static_cast<uint64_t>(Code::hello) || code > static_cast<uint64_t>(Code::refused))
+  if (code < static_cast<uint64_t>(Code::hello) || code > static_cast<uint64_t>(Code::elsewhere))
     return std::nullopt;
   Message message{static_cast<Code>(code), static_cast<int64_t>(take_number(body, kNumberBytes)), {}};
   while (!body.empty()) {

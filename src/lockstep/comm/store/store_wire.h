@@ -17,7 +17,7 @@ constexpr size_t kMostWords = size_t{1} << 20;
 
 enum class Code : uint8_t {
   // Handshake, in this order.
-  hello = 1,  // client: {kProtocol, its challenge, who it is}
+  hello = 1,  // client: {kProtocol, its challenge, who it is, whose store it looks for}
   challenge,  // server: {its challenge}
   proof,      // client: {HMAC}
   welcome,    // server: {HMAC}; the number is the most bytes of a message
@@ -40,6 +40,7 @@ enum class Code : uint8_t {
   absent,
   timed_out,  // {the keys that are missing}
   refused,    // {why}
+  elsewhere,  // to a hello: this is the store of another run
 };
 
 struct Message {

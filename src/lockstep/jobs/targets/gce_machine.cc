@@ -112,7 +112,7 @@ std::string run_script(Job job) {
   // NCCL must not take Docker's bridge for a network.
   if (place.gpus > 0 && std::ranges::none_of(place.environment, names_interface))
     place.environment.push_back("NCCL_SOCKET_IFNAME=^docker,veth,lo");
-  return returning_script(job, rendezvous_flags(job, "\"$NODE\"", "\"$FIRST\"", place.port), kPause);
+  return returning_script(job, rendezvous_flags(job, "\"$NODE\"", "\"$FIRST\"", port_alone(place)), kPause);
 }
 
 std::string start_line(const Place& place) {

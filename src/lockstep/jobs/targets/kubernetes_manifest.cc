@@ -120,7 +120,7 @@ json pod_spec(const Job& job, const char* container_name, const std::string& fla
 }
 
 std::string pod_flags(const Job& job, const std::string& first_pod) {
-  return rendezvous_flags(job, "\"$JOB_COMPLETION_INDEX\"", first_pod, job.place.port);
+  return rendezvous_flags(job, "\"$JOB_COMPLETION_INDEX\"", first_pod, port_alone(job.place));
 }
 
 json on_exit(const char* action, std::vector<int> codes) {

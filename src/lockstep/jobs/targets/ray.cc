@@ -30,7 +30,6 @@ std::string settings_text(const Job& job) {
       {"nodes", place.nodes},
       {"gpus", place.gpus},
       {"cpus", place.cpus ? place.cpus : ranks_of(place)},
-      {"port", place.port},
       {"preemptions", place.preemptions},
       {"script",
        self_contained_script(inside, rendezvous_flags(inside, "\"$NODE\"", "\"$FIRST\"", place.port))}};

@@ -161,11 +161,12 @@ std::string script(const Job& job) {
   std::string text =
       fmt::format("#!/bin/bash\n# lockstep submit: {}\n{}\n", job.id, header(job)) + environment_lines(job);
   if (!job.sweep.key.empty()) text += fmt::format("values=({})\n", shell_line(job.sweep.values));
-  const std::string ending = job.sweep.key.empty() ? "/ended" : "/ended-$SLURM_ARRAY_TASK_ID";
+  const std::string task = job.sweep.key.empty() ? "" : "-$SLURM_ARRAY_TASK_ID";
   text += fmt::format(R"(
 # Slurm's warning comes to this script alone: it tells the ranks, which save and end with 75.
 trap 'scancel --signal=TERM "$SLURM_JOB_ID"' TERM
 rm -f {0}
+said=$(wc -c <{3} 2>/dev/null)
 {1} &
 srun=$!
 while kill -0 "$srun" 2>/dev/null; do wait "$srun"; done
@@ -178,10 +179,17 @@ if [[ $code == 75 && $state == RUNNING && ${{SLURM_RESTART_COUNT:-0}} -lt {2} ]]
   echo "lockstep: preempted and saved; asking Slurm to run the job again"
   scontrol requeue "$SLURM_JOB_ID" && exit 75
 fi
+# Not started on some node (a daemon that was too busy, a credential that had expired by then): the place's failure.
+if [[ $code != 0 && $state == RUNNING && ${{SLURM_RESTART_COUNT:-0}} -lt {4} ]] &&
+  tail -c +$((${{said:-0}} + 1)) {3} | grep -q "^srun: error: Application launch failed"; then
+  echo "lockstep: Slurm could not start it on every node; asking Slurm to run the job again"
+  scontrol requeue "$SLURM_JOB_ID" && exit "$code"
+fi
 echo "$code" >{0}
 exit "$code"
 )",
-                      shell_word(job.state_folder) + ending, start_line(job), job.place.preemptions);
+                      shell_word(job.state_folder) + "/ended" + task, start_line(job), job.place.preemptions,
+                      shell_word(job.state_folder) + "/log" + task, job.place.failures);
   return text;
 }
 

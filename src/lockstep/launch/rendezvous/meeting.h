@@ -2,11 +2,11 @@
 //
 // One node needs no network: its launchers' store is memory, and a server on the loopback interface is opened
 // only for ranks that are Lockstep's own; so do tasks that are all on one machine, which follow a rendezvous
-// file (launch/schedulers/rendezvous_file.h). Several nodes meet at --rdzv-endpoint: node 0 (or, without
-// numbers, the first on the machine of that name) binds it and holds the store, the others connect.
+// file (launch/schedulers/rendezvous_file.h). Several nodes meet at --rdzv-endpoint, or at ports that they
+// derive from the job (meeting_point.h): node 0 (or, without numbers, the first on the machine of that name)
+// binds one and holds the store, the others connect.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,10 +14,9 @@
 #include "lockstep/comm/store/store.h"
 #include "lockstep/comm/store/store_server.h"
 #include "lockstep/launch/options.h"
+#include "lockstep/launch/rendezvous/meeting_point.h"
 
 namespace lockstep::launch {
-
-using Say = std::function<void(const std::string& text)>;
 
 struct Meeting {
   std::unique_ptr<comm::StoreServer> server;  // when it sits here
@@ -28,20 +27,14 @@ struct Meeting {
 };
 
 // `ranks_need_store`: they are Lockstep's own. ConfigError 513, 515 and CommError 514 as
-// comm/store/store_server.h says.
+// comm/store/store_server.h says; CommError 536: node 0 did not come in time.
 Meeting open_meeting(const Options& options, bool ranks_need_store, Say say);
 
 // All on one machine, and nobody has told where: the store that task 0 of `job` writes a rendezvous file for.
 // CommError 551: it wrote none in time.
 Meeting join_by_file(const Options& options, const std::string& job, const Say& say);
 
-// Tries until the timeout, in short attempts, so that Ctrl-C is heard and the user is told who is waited for.
-// CommError 536.
-std::unique_ptr<comm::Store> connect_patiently(const comm::StoreClientOptions& wanted, Duration timeout,
-                                               const Say& say);
-
-std::string endpoint_text(const std::string& host, int port);  // "host:29400", "[::1]:29400"
-std::string run_prefix(const std::string& run_id);             // of the launchers' keys
+std::string run_prefix(const std::string& run_id);  // of the launchers' keys
 
 // The secret that the nodes share, from where the user has put it; made and shown by the leader when there is
 // none.

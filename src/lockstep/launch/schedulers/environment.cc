@@ -5,7 +5,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/base/hash.h"
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/schedulers/environment_readers.h"
@@ -98,8 +97,6 @@ Scheduled one_a_node(const std::string& scheduler, int nodes, int node) {
 }
 
 // ---- what several of them write -----------------------------------------------------------------------
-
-int port_of_job(const std::string& job) { return 20000 + static_cast<int>(base::hash_text(job) % 10000); }
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;

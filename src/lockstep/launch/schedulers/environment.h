@@ -4,8 +4,9 @@
 //     of 16
 //
 // Slurm, Open MPI, PBS, Vertex AI, Kubeflow's PyTorchJob, TPU VMs, SageMaker and Azure ML are known; each is
-// one reader in environment.cc's table. Nothing is asked of the network, so that every node comes to the same answer by
-// itself. An ordinary shell, also one inside salloc or a batch script, is no task: the answer is nothing.
+// one reader in environment.cc's table. Nothing is asked of the network, so that every node comes to the same
+// answer by itself. An ordinary shell, also one inside salloc or a batch script, is no task: the answer is
+// nothing.
 //
 // ConfigError 540 names variables that are missing beside those that are set, 541 variables that contradict
 // each other, 542 a variable that cannot be read.
@@ -39,7 +40,8 @@ struct Scheduled {
   int local_task = 0, node_tasks = 1;  // among the tasks of this node
 
   std::string first_host;  // of node 0; empty: not told, so --rdzv-endpoint is needed if there are more nodes
-  int port = 0;            // given by the scheduler, or made from the job's name: all nodes agree on it
+  int port = 0;            // given by the scheduler; 0: the nodes derive ports from `meeting`
+  std::string meeting;     // what all tasks know, and no other job or earlier start of this one
   std::vector<std::string> hosts;  // by node, where they are told
 
   std::string ranks_per_node;  // what the scheduler wishes: "4", "gpu", "auto"; empty: nothing

@@ -40,10 +40,6 @@ class Variables {
 // One task on each of `nodes` nodes.
 Scheduled one_a_node(const std::string& scheduler, int nodes, int node);
 
-// A port between 20000 and 29999, outside of those that the kernel lends: the same for the same job
-// everywhere.
-int port_of_job(const std::string& job);
-
 // "n[01-03,7],login" to {"n01", "n02", "n03", "n7", "login"}. Nothing: malformed, or more than 65536 names.
 std::optional<std::vector<std::string>> expand_node_list(std::string_view list);
 // Slurm's "2(x3),1" to {2, 2, 2, 1}. Nothing: malformed or too long.

@@ -175,7 +175,8 @@ std::optional<Scheduled> read_slurm(const Environment& environment, const FileRe
         fmt::format("{}, but this node has {} tasks", slurm.shown("SLURM_LOCALID"), to.node_tasks));
   }
   to.kind = to.tasks > to.nodes ? TaskKind::one_a_rank : TaskKind::one_a_node;
-  to.port = port_of_job("Slurm " + to.job);
+  // A job that was put into the queue again has its number, and what it left may still be ending.
+  to.meeting = fmt::format("Slurm {} start {}", to.job, slurm.text("SLURM_RESTART_COUNT"));
   read_gpus(slurm, to);
   return to;
 }

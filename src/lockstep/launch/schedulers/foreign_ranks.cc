@@ -19,8 +19,6 @@ namespace lockstep::launch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kCandidates = 4;    // ports that are tried before giving up
-constexpr int kMostRefusals = 2;  // by whoever listens there
 
 // What all ranks of this attempt know and no other job does. Where no port tells jobs of one machine apart,
 // their ranks share a parent.
@@ -114,50 +112,25 @@ std::unique_ptr<comm::Store> meet_on_one_machine(const comm::Seat& seat, const O
   return host_store(std::move(server), std::make_unique<RendezvousFile>(job, address), std::move(connection));
 }
 
-std::unique_ptr<comm::Store> hold_at(const std::string& host, const std::string& job,
-                                     const comm::Secret& secret, const Say& say) {
-  for (int k = 0;; ++k) {
-    comm::StoreServerOptions options;
-    options.address = host, options.port = agreed_port(job, k), options.secret = secret, options.log = say;
-    try {
-      auto server = std::make_unique<comm::StoreServer>(options);
-      auto connection = comm::connect_store(client_options(server->endpoint(), secret, 0));
-      return host_store(std::move(server), nullptr, std::move(connection));
-    } catch (const base::ConfigError&) {
-      const std::string there = endpoint_text(host, agreed_port(job, k));
-      if (answers(there, secret)) throw_second_first(there);
-      if (k + 1 == kCandidates) throw;  // all taken, or the address is not ours
-    }
-  }
+std::unique_ptr<comm::Store> hold_at(const MeetingPoint& point, const comm::Secret& secret, const Say& say) {
+  comm::StoreServerOptions options;
+  options.secret = secret, options.log = say;
+  auto server = hold_store(point, options);
+  comm::StoreClientOptions client = client_options(server->endpoint(), secret, 0);
+  client.run = point.run;
+  auto connection = comm::connect_store(client);
+  return host_store(std::move(server), nullptr, std::move(connection));
 }
 
-std::unique_ptr<comm::Store> find_at(const std::string& host, const std::string& job,
-                                     const comm::Secret& secret, const comm::Seat& seat,
-                                     const Options& wanted, const Say& say) {
-  Patience patience(wanted.join_timeout, say);
-  std::string tried, why;
-  int refusals = 0;
-  for (int k = 0; !patience.over(); ++k) {
-    const std::string endpoint = endpoint_text(host, agreed_port(job, k % kCandidates));
-    comm::StoreClientOptions options = client_options(endpoint, secret, seat.rank);
-    options.connect_timeout = Duration(500);
-    if (k < kCandidates) tried += (k ? ", " : "") + endpoint;
-    try {
-      return comm::connect_store(options);
-    } catch (const base::ConfigError& error) {
-      why = error.what();
-      // Another program on that port, or another secret: on all of them again and again it will not get
-      // better.
-      if (++refusals > kMostRefusals) throw;
-    } catch (const base::Error& error) {  // nobody yet
-      why = error.what();
-    }
-    patience.tell(fmt::format("rank {} is waiting for rank 0 at {} ({})", seat.rank, host, why));
-  }
-  throw base::CommError(
-      552,
-      fmt::format("rank {}: rank 0 did not respond within {} at {} ({})", seat.rank,
-                  base::human_duration(static_cast<double>(wanted.join_timeout.count()) / 1000), tried, why));
+std::unique_ptr<comm::Store> find_at(const MeetingPoint& point, const comm::Secret& secret,
+                                     const comm::Seat& seat, Duration timeout, const Say& say) {
+  comm::StoreClientOptions client = client_options("", secret, seat.rank);
+  std::string problem;
+  const auto tell = [&](const std::string& what) { say(fmt::format("rank {} is {}", seat.rank, what)); };
+  if (auto store = reach_store(point, client, timeout, tell, problem)) return store;
+  throw base::CommError(552, fmt::format("rank {}: rank 0 did not respond within {} at {} ({})", seat.rank,
+                                         base::human_duration(static_cast<double>(timeout.count()) / 1000),
+                                         point.text(), problem));
 }
 
 }  // namespace
@@ -172,10 +145,11 @@ std::unique_ptr<comm::Store> join_foreign_ranks(const comm::Seat& seat, const Op
                             "incomplete environment: RANK and WORLD_SIZE are set but MASTER_ADDR is not; set "
                             "it to the address of rank 0's machine");
   }
-  const std::string job = job_name(false);
   const comm::Secret secret = meeting_secret(options, seat.rank == 0, say);
-  const std::string place = reachable(*host);
-  return seat.rank == 0 ? hold_at(place, job, secret, say) : find_at(place, job, secret, seat, options, say);
+  MeetingPoint point = agreed_point(reachable(*host), "ranks " + job_name(false));
+  point.whom = "rank 0", point.numbered_by = "RANK";
+  return seat.rank == 0 ? hold_at(point, secret, say)
+                        : find_at(point, secret, seat, options.join_timeout, say);
 }
 
 }  // namespace lockstep::launch

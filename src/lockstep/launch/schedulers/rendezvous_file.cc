@@ -99,8 +99,4 @@ StoreAddress await_rendezvous_file(const std::string& job, Duration timeout) {
                                     base::human_duration(static_cast<double>(timeout.count()) / 1000), path));
 }
 
-int agreed_port(const std::string& job, int k) {
-  return 20000 + static_cast<int>((hash_of(job) + static_cast<uint64_t>(k) * 2654435761u) % 12000);
-}
-
 }  // namespace lockstep::launch

@@ -46,8 +46,4 @@ StoreAddress await_rendezvous_file(const std::string& job, Duration timeout);
 // FolderNotOursError when it is not ours.
 std::string runtime_folder(const Variable& variable);
 
-// A port for the job in 20000..31999, the k-th candidate, where several machines must agree on one without
-// asking.
-int agreed_port(const std::string& job, int k);
-
 }  // namespace lockstep::launch

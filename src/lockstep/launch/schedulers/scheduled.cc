@@ -19,8 +19,11 @@ void take_scheduled(Words& words, const Scheduled& scheduled) {
                        ? fmt::format("{}:{}", scheduled.fewest_nodes, scheduled.nodes)
                        : std::to_string(scheduled.nodes);
     if (scheduled.node >= 0) fill(words.node_rank, std::to_string(scheduled.node));
-    if (!scheduled.first_host.empty() && words.rdzv_endpoint.empty())
-      words.rdzv_endpoint = endpoint_text(first_host(scheduled), scheduled.port);
+    if (!scheduled.first_host.empty() && words.rdzv_endpoint.empty()) {
+      words.rdzv_endpoint = first_host(scheduled);
+      words.agreed_for = scheduled.port > 0 ? "" : scheduled.meeting;
+      if (scheduled.port > 0) words.rdzv_endpoint = endpoint_text(words.rdzv_endpoint, scheduled.port);
+    }
   }
   fill(words.rdzv_id, scheduled.job);
   if (scheduled.kind == TaskKind::one_a_node) fill(words.nproc_per_node, scheduled.ranks_per_node);

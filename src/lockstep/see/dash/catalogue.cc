@@ -10,6 +10,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
+#include "lockstep/see/process_now.h"
 #include "lockstep/see/ranks_now.h"
 #include "lockstep/see/recipe_keys.h"
 #include "lockstep/see/run_events.h"
@@ -84,6 +85,19 @@ constexpr Ending kEndings[] = {{"finished", "finished"},  {"preempted", "preempt
                                {"rank_failed", "failed"}, {"oom", "failed"},          {"nonfinite", "failed"},
                                {"diverged", "failed"}};
 
+// Whoever had the run's lock last (base::FolderLock: "process 4711 on host7") was a process of this host and
+// has ended. Its ranks end with it, so nothing of the run is left.
+bool holder_has_ended(const std::string& folder) {
+  constexpr int64_t kMost = 4096;
+  const std::string text = base::try_read_file(folder + "/.lock", kMost).text;
+  constexpr std::string_view kProcess = "process ", kOn = " on ";
+  const size_t on = text.find(kOn);
+  if (!text.starts_with(kProcess) || on == std::string::npos) return false;
+  const auto pid = base::parse_number<int>(text.substr(kProcess.size(), on - kProcess.size()));
+  const bool here = base::trimmed(text.substr(on + kOn.size())) == base::host_name();
+  return here && pid && !process_now(*pid);
+}
+
 void take_state(RunSummary& run) {
   constexpr int64_t kEnd = 8 << 10;
   const std::vector<RunEvent> events = read_events(run.folder, kEnd);
@@ -98,7 +112,8 @@ void take_state(RunSummary& run) {
       if (run.state != "failed") return;
     }
   }
-  const bool recent = run.why.empty() && seconds_now() - run.updated < kRecent;  // maybe on another host
+  const bool recent = run.why.empty() && seconds_now() - run.updated < kRecent &&
+                      !holder_has_ended(run.folder);  // maybe on another host, or between two attempts
   const bool lives = recent || lives_here(run.folder);
   if (lives) {
     run.state = run.step > 0 ? "training" : "starting";

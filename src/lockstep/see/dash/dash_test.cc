@@ -1,6 +1,8 @@
 // The dashboard as a browser or a script asks it: who may look, what is found, what is damaged.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -8,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/file.h"
 #include "lockstep/base/ring.h"
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/see/dash/dash.h"
@@ -94,6 +97,36 @@ TEST(Catalogue, FindsRunsAndTheirStates) {
   EXPECT_TRUE(changed[0].name == "ill" && changed[0].gone);
   EXPECT_TRUE(changed[1].name == "quiet" && changed[1].step == 8);
   EXPECT_FALSE(catalogue.find("ill"));
+}
+
+// A run that wrote a moment ago: whoever holds its lock says whether it lives.
+TEST(Catalogue, ARunThatWasKilledIsSeenAtOnce) {
+  const Runs runs;
+  const std::string now = base::utc_timestamp();
+  for (const char* name : {"killed", "elsewhere", "odd"})
+    runs.write(std::string(name) + "/events.jsonl", event_line("first_step", 1, now)),
+        runs.write(std::string(name) + "/metrics.jsonl", line_of(1, 5));
+  runs.write("elsewhere/.lock", "process 999999999 on a-host-that-is-not-this-one\n");
+  runs.write("odd/.lock", "process x on " + base::host_name());
+  int locked[2];
+  ASSERT_EQ(::pipe(locked), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const base::FolderLock lock(runs.folder.path() + "/killed");
+    if (::write(locked[1], "x", 1) == 1) ::pause();
+    ::_exit(1);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(locked[0], &byte, 1), 1);
+  Catalogue catalogue(runs.folder.path());
+  catalogue.scan();
+  for (const char* name : {"killed", "elsewhere", "odd"}) EXPECT_EQ(catalogue.find(name)->state, "training");
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  catalogue.scan();
+  EXPECT_EQ(catalogue.find("killed")->state, "stopped");
+  EXPECT_EQ(catalogue.find("elsewhere")->state, "training");
+  for (const int end : locked) ::close(end);
 }
 
 TEST(Catalogue, OneRunAndNoFolder) {

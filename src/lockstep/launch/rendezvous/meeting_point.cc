@@ -1,0 +1,160 @@
+#include "lockstep/launch/rendezvous/meeting_point.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/hash.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::launch {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Below those that the kernel hands out by itself.
+constexpr int kFirstPort = 20000, kPorts = 12000;
+constexpr int kCandidates = 4;
+
+// Coprime with kPorts: no port comes twice.
+constexpr uint64_t kStride = 4201;
+
+comm::StoreClientOptions client_of(const MeetingPoint& point, const comm::StoreServerOptions& server,
+                                   const std::string& endpoint) {
+  comm::StoreClientOptions client;
+  client.endpoint = endpoint, client.secret = server.secret, client.tls = server.tls;
+  client.run = point.run, client.who = point.whom;
+  return client;
+}
+
+// Of this very run, and not only on its port.
+bool has_store(const comm::StoreClientOptions& client) {
+  constexpr Duration kPatience{500};
+  std::string problem;
+  try {
+    return comm::try_connect_store_once(client, kPatience, problem) != nullptr;
+  } catch (const base::ConfigError&) {
+    return false;
+  }
+}
+
+// One knock at each door; `problems` are the newest of each. One that opens and says nothing uses up the
+// turn: the next begins behind it, at `first`.
+std::unique_ptr<comm::Store> knock_at_all(const MeetingPoint& point, comm::StoreClientOptions& client,
+                                          size_t& first, Clock::time_point end,
+                                          std::vector<std::string>& problems) {
+  for (size_t k = 0; k < point.ports.size(); ++k) {
+    const size_t which = first;
+    const auto left = std::chrono::duration_cast<Duration>(end - Clock::now());
+    if (k > 0 && left <= Duration(0)) break;
+    first = (first + 1) % point.ports.size();
+    client.endpoint = point.endpoint(which);
+    if (auto store = comm::try_connect_store_once(client, std::max(left, Duration(1)), problems[which]))
+      return store;
+  }
+  return nullptr;
+}
+
+// Each once: that a name is not known is the same at every port.
+std::string joined(const std::vector<std::string>& problems) {
+  std::vector<std::string> once;
+  for (const std::string& one : problems) {
+    if (!one.empty() && std::find(once.begin(), once.end(), one) == once.end()) once.push_back(one);
+  }
+  return base::join(once, "; ");
+}
+
+}  // namespace
+
+std::string endpoint_text(const std::string& host, int port) {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
+}
+
+std::string MeetingPoint::endpoint(size_t which) const { return endpoint_text(host, ports[which]); }
+
+std::string MeetingPoint::text() const {
+  return ports.size() == 1 ? endpoint(0) : fmt::format("{} (ports {})", host, fmt::join(ports, ", "));
+}
+
+MeetingPoint given_point(const std::string& host, int port) { return {.host = host, .ports = {port}}; }
+
+MeetingPoint agreed_point(const std::string& host, const std::string& job) {
+  const uint64_t hash = base::hash_text(job);
+  MeetingPoint point{.run = fmt::format("{:016x}", hash), .host = host, .ports = {}};
+  for (uint64_t k = 0; k < kCandidates; ++k)
+    point.ports.push_back(kFirstPort + static_cast<int>((hash + k * kStride) % kPorts));
+  return point;
+}
+
+MeetingPoint point_of(const Options& options) {
+  return options.agreed_for.empty() ? given_point(options.endpoint_host, options.endpoint_port)
+                                    : agreed_point(options.endpoint_host, options.agreed_for);
+}
+
+std::unique_ptr<comm::StoreServer> hold_store(const MeetingPoint& point, comm::StoreServerOptions options) {
+  options.address = point.host, options.run = point.run;
+  for (size_t which = 0; which < point.ports.size(); ++which) {
+    options.port = point.ports[which];
+    try {
+      return std::make_unique<comm::StoreServer>(options);
+    } catch (const comm::AddressInUse&) {
+      if (point.run.empty()) throw;
+      const std::string there = point.endpoint(which);
+      if (has_store(client_of(point, options, there))) {
+        throw base::ConfigError(528,
+                                fmt::format("another process is already {} of this job, at {}; give each "
+                                            "process its own {}",
+                                            point.whom, there, point.numbered_by));
+      }
+    }
+  }
+  throw comm::AddressInUse(513, fmt::format("the store cannot listen at {}: other programs have all of these "
+                                            "ports; give --rdzv-endpoint HOST:PORT with a free one",
+                                            point.text()));
+}
+
+std::unique_ptr<comm::Store> reach_store(const MeetingPoint& point, comm::StoreClientOptions& client,
+                                         Duration timeout, const Say& say, std::string& problem) {
+  constexpr Duration kTurn{1500}, kFirstPause{20}, kLongestPause{1000};
+  const Clock::time_point end = Clock::now() + timeout;
+  client.run = point.run;
+  std::vector<std::string> problems(point.ports.size());
+  std::string told;
+  Duration pause = kFirstPause;
+  for (size_t first = 0;;) {
+    const Clock::time_point turn_end = std::min(end, Clock::now() + kTurn);
+    do {
+      if (auto store = knock_at_all(point, client, first, turn_end, problems)) return store;
+      problem = joined(problems);
+      end_if_asked();
+      const auto left = std::chrono::duration_cast<Duration>(turn_end - Clock::now());
+      std::this_thread::sleep_for(std::clamp(left, Duration(1), pause));
+      pause = std::min(2 * pause, kLongestPause);
+    } while (Clock::now() < turn_end);
+    if (Clock::now() >= end) return nullptr;
+    // A name that nobody knows will hardly become known, but that is for the user to see.
+    if (problem != told) say(fmt::format("waiting for {} at {} ({})", point.whom, point.text(), problem));
+    told = problem;
+  }
+}
+
+// Signals are blocked in a launcher by now; one that asks to end takes its usual course.
+void end_if_asked() {
+  sigset_t pending;
+  sigpending(&pending);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    if (!sigismember(&pending, number)) continue;
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  }
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,126 @@
+// Ports that are derived, among others who have taken some of them.
+#include "lockstep/launch/rendezvous/meeting_point.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "lockstep/base/refusal.h"
+#include "lockstep/comm/store/store_socket.h"
+#include "lockstep/launch/rendezvous/network.h"
+
+namespace lockstep::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+const comm::Secret& secret() {
+  static const comm::Secret one = comm::Secret::random();
+  return one;
+}
+
+// Of a job that no other test process derives ports from, with all of them free.
+MeetingPoint free_point() {
+  for (int k = 0;; ++k) {
+    MeetingPoint point = agreed_point("127.0.0.1", fmt::format("test {} {}", ::getpid(), k));
+    if (std::all_of(point.ports.begin(), point.ports.end(), port_is_free)) return point;
+  }
+}
+
+comm::StoreServerOptions server_options() {
+  comm::StoreServerOptions options;
+  options.secret = secret();
+  return options;
+}
+
+struct Search {
+  std::unique_ptr<comm::Store> store;
+  std::string endpoint, problem, said;
+};
+
+Search search(const MeetingPoint& point, Duration timeout) {
+  comm::StoreClientOptions client;
+  client.secret = secret(), client.who = "node 1";
+  Search found;
+  found.store = reach_store(
+      point, client, timeout, [&](const std::string& text) { found.said += text + "\n"; }, found.problem);
+  found.endpoint = client.endpoint;
+  return found;
+}
+
+TEST(MeetingPoint, PortsOfAJobAreDifferentAndNotTheKernels) {
+  for (int job = 0; job < 1000; ++job) {
+    const MeetingPoint point = agreed_point("node0", std::to_string(job));
+    EXPECT_EQ(std::set<int>(point.ports.begin(), point.ports.end()).size(), point.ports.size());
+    for (const int port : point.ports) EXPECT_TRUE(port >= 20000 && port < 32000) << port;
+  }
+  EXPECT_NE(agreed_point("node0", "a").run, agreed_point("node0", "b").run);
+  EXPECT_EQ(agreed_point("fd00::1", "a").text().substr(0, 15), "fd00::1 (ports ");
+  EXPECT_EQ(given_point("fd00::1", 7).text(), "[fd00::1]:7");
+}
+
+// Who has the first ports: nobody, another run (with our user's secret), a program that says nothing, one
+// that speaks another language.
+TEST(MeetingPoint, WhoHasAPortAlreadyIsPassedOver) {
+  for (size_t taken = 0; taken < 4; ++taken) {
+    SCOPED_TRACE(taken);
+    const MeetingPoint point = free_point();
+    std::optional<comm::StoreServer> another, tls;
+    std::optional<comm::Socket> silent;
+    comm::StoreServerOptions theirs = server_options();
+    theirs.run = "theirs", theirs.port = point.ports[0];
+    if (taken > 0) another.emplace(theirs);
+    if (taken > 1) silent = comm::listen_at("127.0.0.1", point.ports[1]);
+    theirs.tls = true, theirs.port = point.ports[2];
+    if (taken > 2) tls.emplace(theirs);
+    const auto server = hold_store(point, server_options());
+    EXPECT_EQ(server->port(), point.ports[taken]);
+    const Search found = search(point, 20s);
+    ASSERT_NE(found.store, nullptr) << found.problem;
+    EXPECT_EQ(found.endpoint, point.endpoint(taken));
+    if (taken > 0) EXPECT_EQ(another->connections(), 0);
+    EXPECT_TRUE(
+        contains(base::refusal(528, [&] { hold_store(point, server_options()); }), point.endpoint(taken)));
+  }
+}
+
+TEST(MeetingPoint, WhereNobodyAnswersWhatWasFoundIsSaid) {
+  const MeetingPoint point = free_point();
+  comm::StoreServerOptions theirs = server_options();
+  theirs.run = "theirs", theirs.port = point.ports[1];
+  const comm::StoreServer another(theirs);
+  const Search found = search(point, 2s);
+  EXPECT_EQ(found.store, nullptr);
+  EXPECT_TRUE(contains(found.problem, point.endpoint(0) + ": Connection refused")) << found.problem;
+  EXPECT_TRUE(contains(found.problem, point.endpoint(1) + ": another run's store is there")) << found.problem;
+  EXPECT_TRUE(contains(found.said, "waiting for node 0 at " + point.text())) << found.said;
+}
+
+TEST(MeetingPoint, AnotherSecretIsSaidAtOnce) {
+  const MeetingPoint point = free_point();
+  comm::StoreServerOptions options = server_options();
+  options.secret = comm::Secret::random();
+  const auto server = hold_store(point, options);
+  base::refusal(515, [&] { search(point, 60s); });
+}
+
+TEST(MeetingPoint, AllPortsTakenIsSaidWithThem) {
+  const MeetingPoint point = free_point();
+  std::vector<comm::Socket> all;
+  for (const int port : point.ports) all.push_back(comm::listen_at("127.0.0.1", port));
+  const std::string sentence = base::refusal(513, [&] { hold_store(point, server_options()); });
+  EXPECT_TRUE(contains(sentence, point.text()) && contains(sentence, "--rdzv-endpoint")) << sentence;
+  const MeetingPoint given = given_point("127.0.0.1", point.ports[0]);
+  EXPECT_TRUE(contains(base::refusal(513, [&] { hold_store(given, server_options()); }), given.text()));
+}
+
+}  // namespace
+}  // namespace lockstep::launch
