@@ -53,8 +53,8 @@ def run(*words):
 
 
 def newest_glibc(files):
-    """(2, 34) from GLIBC_2.34."""
-    wanted = {(2, 17)}
+    """(2, 34) from GLIBC_2.34; at least what PyTorch's own wheel wants."""
+    wanted = {(2, 28)}
     for path in files:
         wanted |= {tuple(map(int, found)) for found in re.findall(r"GLIBC_(\d+)\.(\d+)", run("objdump", "-T", str(path)))}
     return max(wanted)
@@ -66,10 +66,10 @@ def newest_stdcxx(files):
 
 
 def tag_of(files):
-    """manylinux's number is the C library's; a C++ library of GCC 12 came with 2.36 systems (3.4.30)."""
+    """manylinux's number is the C library's; its systems have C++ libraries of their time."""
     major, minor = newest_glibc(files)
-    if newest_stdcxx(files) >= 30:
-        minor = max(minor, 35)
+    newest = newest_stdcxx(files)
+    minor = max(minor, 35 if newest >= 30 else 34 if newest >= 25 else 28)
     return f"py3-none-manylinux_{major}_{minor}_{platform.machine()}"
 
 

@@ -2,6 +2,7 @@
 
     tokenizers_peer.py PROGRAM WORK vocabulary NAME [STRINGS [SEED]]   a real vocabulary, from the owner's package on PyPI
     tokenizers_peer.py PROGRAM WORK property ROUNDS [SEED]             random small tokenizer.json of every kind
+    tokenizers_peer.py PROGRAM WORK sentencepiece ROUNDS [SEED]        random small .model files
     tokenizers_peer.py PROGRAM WORK train ROUNDS [SEED]                merges that `tokenize --train` learns
     tokenizers_peer.py PROGRAM WORK list                               the names"""
 import base64, gzip, json, pathlib, random, subprocess, sys, tarfile, tempfile, unicodedata, zipfile
@@ -425,6 +426,50 @@ def property_test(rounds, seed=None):
     return wrong
 
 
+# ---- random SentencePiece models ---------------------------------------------------------------------------
+
+def random_sentencepiece(source):
+    """Its bytes, and the pieces that a text may contain as they are."""
+    import io, sentencepiece
+    known = [word for word in WORDS if word.isprintable()]
+    known += ["".join(source.choice("abcdefghijклмнопр丁七万丈三上下") for _ in range(source.randint(1, 7))) for _ in range(60)]
+    corpus = [" ".join(source.choice(known) for _ in range(source.randint(3, 25))) for _ in range(200)]
+    flags = ("byte_fallback", "add_dummy_prefix", "remove_extra_whitespaces", "split_by_whitespace", "split_by_number", "split_by_unicode_script",
+             "split_digits", "allow_whitespace_only_pieces")
+    options = {flag: source.random() < 0.5 for flag in flags}
+    options["user_defined_symbols"] = source.sample(["<mask>", "the", "▁A", "[X]", "12", "é", " a", "<|im_end|>", "\n"], source.randint(0, 4))
+    options["control_symbols"] = source.sample(["<pad>", "<ctl>", "</x>"], source.randint(0, 2))
+    options["unk_id"], options["bos_id"], options["eos_id"] = source.choice([(0, 1, 2), (3, 1, 2), (0, -1, -1), (2, 0, 1), (0, -1, 1)])
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(corpus), model_writer=out, model_type=source.choice(["bpe", "unigram"]), vocab_size=source.choice([480, 600, 1000]),
+        character_coverage=source.choice([0.98, 0.9995, 1.0]), normalization_rule_name=source.choice(["nmt_nfkc", "identity", "nfkc", "nmt_nfkc_cf", "nfkc_cf"]),
+        max_sentencepiece_length=source.choice([4, 16]), hard_vocab_limit=False, minloglevel=9, **options)
+    return out.getvalue(), options["user_defined_symbols"] + options["control_symbols"] + ["<s>", "</s>", "<unk>"]
+
+
+def sentencepiece_test(rounds, seed=None):
+    import sentencepiece
+    seed = int(seed) if seed is not None else random.SystemRandom().randrange(10**9)
+    wrong = 0
+    for index in range(int(rounds)):
+        source = random.Random(f"{seed}/{index}")
+        content, pieces = random_sentencepiece(source)
+        path = stored("random/random.model", content)
+        owner = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        texts = [hostile(source, pieces) for _ in range(60)]
+        texts.append("".join(hostile(source, pieces) for _ in range(3000)))  # so long that sums of scores are rounded
+        theirs = [owner.encode(text) for text in texts]
+        lists = [[source.randrange(owner.vocab_size()) for _ in range(source.randint(0, 8))] for _ in range(40)] + theirs[:20]
+        bad = first_difference("ids", texts, theirs, encoded(path, texts)) + \
+            first_difference("text", lists, [owner.decode(ids) for ids in lists], decoded(path, lists))
+        if bad:
+            print(f"  by model {index} of seed {seed}")
+        wrong += bad > 0
+    print(f"{rounds} random SentencePiece models: {wrong} differ (seed {seed})")
+    return wrong
+
+
 # ---- learning ----------------------------------------------------------------------------------------------
 
 def train_test(rounds, seed=None):
@@ -459,6 +504,8 @@ if __name__ == "__main__":
         print("\n".join(VOCABULARIES))
     elif command == "vocabulary":
         sys.exit(vocabulary(*words) != 0)
+    elif command == "sentencepiece":
+        sys.exit(sentencepiece_test(*words) != 0)
     elif command == "train":
         sys.exit(train_test(*words) != 0)
     elif command == "property":

@@ -26,5 +26,6 @@ for name in $names; do
   row "$name: ids and text on $strings texts" peer vocabulary "$name" "$strings" "$seed"
 done
 row "random tokenizer.json of every kind" peer property 60 "$seed"
+row "random SentencePiece models" peer sentencepiece 30 "$seed"
 row "--train learns the merges of tokenizers" peer train 3 "$seed"
 finish

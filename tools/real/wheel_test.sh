@@ -19,7 +19,7 @@ make_wheels() {
   for out in one two; do
     python3 "$here/../wheel.py" --build "$build" --out "$work/$out" || return 1
   done
-  cmp "$work"/one/*.whl "$work"/two/*.whl && [[ $(ls "$work/one") == lockstep_trainer-*-py3-none-manylinux_2_*.whl ]]
+  cmp "$work"/one/*.whl "$work"/two/*.whl && [[ $(ls "$work/one") == lockstep_trainer-*-py3-none-manylinux_2_28_*.whl ]]
 }
 
 install_it() {

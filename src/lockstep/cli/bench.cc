@@ -248,15 +248,16 @@ int measure(const BenchOptions& options, int count, bool json) {
 int bench_command(Arguments& arguments) {
   const std::vector<std::string>& words = arguments.words();
   if (!words.empty() && words[0] == "checkpoint") return bench_checkpoint({words.begin() + 1, words.end()});
+  if (!words.empty() && words[0] == "data") return bench_data({words.begin() + 1, words.end()});
   if (!words.empty() && words[0] == "generate") return bench_generate({words.begin() + 1, words.end()});
   if (!words.empty() && words[0] == "machine") return bench_machine({words.begin() + 1, words.end()});
   if (!words.empty() && words[0] == "step") return bench_step({words.begin() + 1, words.end()});
   std::string subject, engines, sizes = "16:32M:4", operations;
   int64_t ranks = 2;
   bool json = false, bind = false;
-  arguments.positional(
-      "SUBJECT", subject,
-      "what to measure: collectives, checkpoint, step, generate or machine (`lockstep bench step --help`)");
+  arguments.positional("SUBJECT", subject,
+                       "what to measure: collectives, checkpoint, data, step, generate or machine (`lockstep "
+                       "bench step --help`)");
   arguments.option("--nproc,--nproc-per-node", ranks, "ranks on this host");
   arguments.option("--engine", engines,
                    fmt::format("engines, comma-separated: {}; default: those that work here",
@@ -272,8 +273,8 @@ int bench_command(Arguments& arguments) {
   if (subject != "collectives") {
     throw base::ConfigError(
         109, fmt::format("unknown benchmark {}; use `lockstep bench collectives`, "
-                         "`lockstep bench checkpoint`, `lockstep bench step`, `lockstep bench generate` or "
-                         "`lockstep bench machine`",
+                         "`lockstep bench checkpoint`, `lockstep bench data`, `lockstep bench step`, "
+                         "`lockstep bench generate` or `lockstep bench machine`",
                          base::quoted(subject)));
   }
   if (ranks < 2 || ranks > 1024)

@@ -24,6 +24,22 @@ TEST(Bench, WrongWordsAreRefused) {
                              });
 }
 
+TEST(Bench, ReadingBatchesIsTimed) {
+  base::TemporaryFolder folder;
+  expect_rows(folder.path(),
+              {{"$L bench data --seconds 0", 2, "--seconds"},
+               {"$L bench data data.path=absent", 3, "absent"},
+               {"seq 9999 >numbers.txt; $L bench data data.path=numbers.txt data.seq_len=16 --seconds 0.05",
+                0, "2903 samples, opened in"}});
+  const Outcome out = run_shell(folder.path(),
+                                "$L bench data data.path=numbers.txt data.seq_len=16 batch.global=8 "
+                                "--seconds 0.1 --json");
+  const auto row = nlohmann::json::parse(out.output);
+  EXPECT_EQ(row.at("samples"), 2903);
+  EXPECT_GE(row.at("tokens_per_s").get<double>(), row.at("batches").get<double>() * 8 * 16 / 10);
+  EXPECT_GT(row.at("tokens_per_processor_s").get<double>(), 0);
+}
+
 TEST(Bench, AStepIsTimedAgainstItsLimit) {
   base::TemporaryFolder folder;
   expect_rows(folder.path(),

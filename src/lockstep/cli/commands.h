@@ -66,6 +66,7 @@ int explain_program(const std::vector<std::string>& words);
 int explain_memory(const std::vector<std::string>& words);
 int explain_parameters(const std::vector<std::string>& words);
 int data_show(const std::vector<std::string>& words);       // `lockstep data show ...`
+int bench_data(const std::vector<std::string>& words);      // `lockstep bench data ...`
 int bench_step(const std::vector<std::string>& words);      // `lockstep bench step ...`
 int bench_machine(const std::vector<std::string>& words);   // `lockstep bench machine ...`
 int bench_generate(const std::vector<std::string>& words);  // `lockstep bench generate ...`

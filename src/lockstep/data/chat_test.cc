@@ -86,6 +86,15 @@ TEST(Chat, IsTrainedOnWhereTheAssistantSpeaks) {
   EXPECT_EQ(inputs[63], *tokenizer->pad_token());
 }
 
+// The first token has no label, and is half of a character here.
+TEST(Chat, CharactersAreShownWhole) {
+  const TestFolder folder;
+  const std::string model = make_model(folder, "{% for m in messages %}{{ m.content }}{% endfor %}");
+  recipe::Recipe recipe = recipe_of(folder.write("a.jsonl", line("é日", "yo")), model);
+  recipe.data.train_on = "all";
+  EXPECT_EQ(shown(*open_dataset(recipe), 0, 64), "[é日yo]");
+}
+
 TEST(Chat, IsKnownByItsFields) {
   const TestFolder folder;
   struct Row {

@@ -12,29 +12,36 @@
 #include "lockstep/data/preference.h"
 #include "lockstep/data/windows.h"
 #include "lockstep/kernels/loss/loss.h"
+#include "lockstep/text/utf8.h"
 
 namespace lockstep::data {
 namespace {
 
 using kernels::kIgnoredLabel;
 
-// Text of tokens [begin, end) as it stands in the whole: decoders treat the first token of a text in another
-// way.
-std::string text_between(const Dataset& dataset, std::span<const int32_t> tokens, size_t begin, size_t end) {
-  const std::string before = dataset.decode(tokens.subspan(0, begin)),
-                    all = dataset.decode(tokens.subspan(0, end));
-  if (all.starts_with(before)) return all.substr(before.size());
-  return dataset.decode(tokens.subspan(begin, end - begin));  // a character reaches over the edge
+// How much of `whole`, the text of all tokens, belongs to those whose text by themselves is `text`: a
+// character that reaches over the edge belongs to what follows.
+size_t shared(const std::string& whole, const std::string& text) {
+  auto at = static_cast<size_t>(std::mismatch(whole.begin(), whole.end(), text.begin(), text.end()).first -
+                                whole.begin());
+  while (at > 0 && at < whole.size() && text::continues_char(whole[at])) --at;
+  return at;
 }
 
+// Decoders treat the first token of a text in another way, so a part is cut out of the whole.
 void add_parts(const Dataset& dataset, std::span<const int32_t> tokens, size_t first, int64_t document,
                ShownSample& shown) {
-  for (size_t begin = 0; begin < tokens.size();) {
+  const std::string whole = dataset.decode(tokens);
+  for (size_t begin = 0, at = 0; begin < tokens.size();) {
     const bool trained = shown.trained[first + begin];
     size_t end = begin + 1;
     while (end < tokens.size() && shown.trained[first + end] == trained) ++end;
-    shown.parts.push_back({text_between(dataset, tokens, begin, end), trained, document});
+    const size_t last = end == tokens.size()
+                            ? whole.size()
+                            : std::max(at, shared(whole, dataset.decode(tokens.subspan(0, end))));
+    if (last > at) shown.parts.push_back({whole.substr(at, last - at), trained, document});
     begin = end;
+    at = last;
   }
 }
 

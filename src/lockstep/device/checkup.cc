@@ -7,6 +7,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/text.h"
+#include "lockstep/device/libraries.h"
 #include "lockstep/device/thread_pool.h"
 
 namespace lockstep::device {
@@ -131,7 +132,7 @@ Finding torch(const MachineFacts& facts, const CudaAvailability& cuda) {
   const std::string found =
       fmt::format("{}{} in {}", facts.torch_version,
                   facts.torch_cuda.empty() ? "" : ", CUDA " + facts.torch_cuda, facts.torch_folder);
-  if (!facts.torch_version.starts_with("2.11.")) {
+  if (!facts.torch_version.starts_with(kTorchSeries)) {
     return {"LibTorch", Verdict::fail, found, "Lockstep is built for PyTorch 2.11: install that version",
             install_torch(facts)};
   }

@@ -9,14 +9,17 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/base/working_directory.h"
 #include "lockstep/device/device.h"
+#include "lockstep/device/facts.h"
 #include "lockstep/device/plugin.h"
 
 namespace lockstep::device {
 namespace {
 
 constexpr const char* kTorch = "libtorch_cpu.so";
+constexpr const char* kUsesTorch = "liblockstep_torch.so";
 
 std::string loaded_torch() {
   std::string path;
@@ -77,18 +80,31 @@ std::string path_beside(const std::string& file) {
   return (std::filesystem::path(here.dli_fname).parent_path() / file).string();
 }
 
+void require_torch_series(const std::string& folder) {
+  const std::string text = base::try_read_file(folder + "/version.py", 1 << 16).text;
+  const std::string version = parse_python_string(text, "__version__");
+  if (version.empty() || version.starts_with(kTorchSeries)) return;  // a bundle has no such file
+  throw base::ConfigError(
+      406, fmt::format("{} is PyTorch {}, and this program is built for {}x: `lockstep doctor` says how "
+                       "to install that",
+                       folder, version, kTorchSeries));
+}
+
 void* load_library(const std::string& path_or_name) {
   base::require_working_directory();
+  if (path_or_name.ends_with(kTorch) || path_or_name.ends_with(kUsesTorch))
+    require_torch_series(torch_folder());
   void* library = ::dlopen(path_or_name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library != nullptr) return library;
   const char* reason = ::dlerror();
-  throw base::ConfigError(406, fmt::format("{} cannot be loaded ({}): run `lockstep setup`", path_or_name,
-                                           reason != nullptr ? reason : "no reason given"));
+  throw base::ConfigError(406, fmt::format("{} cannot be loaded ({}): `lockstep doctor` says what to do",
+                                           path_or_name, reason != nullptr ? reason : "no reason given"));
 }
 
 void* find_in_library(void* library, const std::string& name, const char* symbol) {
   if (void* found = ::dlsym(library, symbol)) return found;
-  throw base::ConfigError(406, fmt::format("{} does not export {}: run `lockstep setup`", name, symbol));
+  throw base::ConfigError(
+      406, fmt::format("{} does not export {}: `lockstep doctor` says what to do", name, symbol));
 }
 
 }  // namespace lockstep::device

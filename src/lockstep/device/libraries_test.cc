@@ -1,11 +1,13 @@
 #include "lockstep/device/libraries.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/temporary_folder.h"
 #include "lockstep/device/cuda_facts.h"
 
 namespace lockstep::device {
@@ -37,6 +39,17 @@ TEST(Libraries, OnesThatCannotBeLoadedAreNamed) {
   };
   EXPECT_NE(refusal([] { load_library("/nowhere/libnothing.so"); }).find("/nowhere/libnothing.so"),
             std::string::npos);
+  const base::TemporaryFolder torch;
+  for (const char* version : {"2.11.0", "2.11.1+cpu"}) {
+    torch.write("version.py", fmt::format("__version__ = '{}'\n", version));
+    EXPECT_EQ(refusal([&] { require_torch_series(torch.path()); }), "");
+  }
+  for (const char* version : {"2.9.1+cu128", "2.12.0", "2.1.10", "3.0"}) {
+    torch.write("version.py", fmt::format("__version__ = '{}'\n", version));
+    const std::string why = refusal([&] { require_torch_series(torch.path()); });
+    EXPECT_NE(why.find(fmt::format("{} is PyTorch {}, and", torch.path(), version)), std::string::npos)
+        << why;
+  }
   void* math = load_library("libm.so.6");
   EXPECT_NE(find_in_library(math, "libm.so.6", "cos"), nullptr);
   EXPECT_NE(refusal([&] {

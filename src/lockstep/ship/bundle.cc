@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 // Of the machine: the C library and what belongs to it, because the kernel's interface and names (DNS, users)
 // are its; the driver's libraries; and the C++ library, because a distribution's own (Debian 12's wants
-// glibc 2.36) would ask for a newer C library than the program does (2.34).
+// glibc 2.36) would ask for a newer C library than the program does.
 const std::set<std::string, std::less<>> kOfTheSystem = {"libc.so.6",
                                                          "libm.so.6",
                                                          "libdl.so.2",

@@ -259,11 +259,9 @@ void SentencePiece::make_model() {
   }
   UnigramOptions options{.scores = {}, .unknown = proto_.unknown, .byte_fallback = proto_.byte_fallback};
   options.precision = Precision::single_;
-  float least = std::numeric_limits<float>::max(), most = std::numeric_limits<float>::lowest();
+  float least = std::numeric_limits<float>::max();
   for (const Proto::Piece& piece : proto_.pieces) {
-    if (piece.type != Type::normal) continue;
-    least = std::min(least, piece.score);
-    most = std::max(most, piece.score);
+    if (piece.type == Type::normal) least = std::min(least, piece.score);
   }
   Vocabulary pieces;
   for (size_t i = 0; i < proto_.pieces.size(); ++i) {
@@ -271,8 +269,9 @@ void SentencePiece::make_model() {
     pieces.add(piece.text, static_cast<int32_t>(i));
     const bool user = piece.type == Type::user_defined;
     options.usable.push_back(user || piece.type == Type::normal);
-    options.scores.push_back(user ? static_cast<double>(static_cast<float>(piece.text.size()) * most) - 0.1
-                                  : piece.score);
+    // One long piece of the user's before several short ones, and any before what is learned.
+    const auto bonus = static_cast<float>(0.1 * static_cast<double>(piece.text.size() - 1));
+    options.scores.push_back(user ? bonus : piece.score);
   }
   options.least_score = least;
   unigram_ = std::make_unique<UnigramModel>(std::move(pieces), std::move(options));

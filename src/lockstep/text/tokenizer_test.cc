@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/refusal.h"
@@ -225,6 +226,59 @@ TEST(Tokenizer, DamagedFilesDoNoHarm) {
       const int number = base::number_of_refusal([&] { encode(*open_text(folder, text), "some text"); });
       EXPECT_TRUE(number == 0 || (number >= 240 && number <= 245)) << number;
     }
+  }
+}
+
+// A .model with these pieces, and a normalizer that does nothing.
+struct Piece {
+  std::string text;
+  float score;
+  char type;  // 1 is normal, 2 unknown, 4 the user's
+};
+std::string sentencepiece_unigram(const std::vector<Piece>& pieces) {
+  const auto field = [](char number, const std::string& bytes) {
+    return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())} + bytes;
+  };
+  std::string model;
+  for (const Piece& piece : pieces) {
+    std::string score(4, '\0');
+    std::memcpy(score.data(), &piece.score, 4);
+    model += field(1, field(1, piece.text) + "\x15" + score + "\x18" + piece.type);
+  }
+  const auto flag = [](char number, char value) {
+    return std::string{static_cast<char>(number << 3), value};
+  };
+  return model + field(2, flag(3, 1)) + field(3, flag(3, 0) + flag(4, 0));
+}
+
+// Ids by sentencepiece 0.2.3.
+TEST(Tokenizer, UnigramOfSentencePieceRoundsAsItsOwnerDoes) {
+  struct Row {
+    std::vector<Piece> pieces;
+    std::string text;
+    Ids ends_with;
+  };
+  // One "ab" is less likely than "a" and "b", by less than what a float of 100,000 tells apart: sums begin
+  // again there.
+  const std::vector<Piece> close = {
+      {"<unk>", 0, 2}, {"x", -3.3f, 1}, {"a", -1, 1}, {"b", -1, 1}, {"ab", -2.001f, 1}};
+  // The user's pieces before all others, a long one before two short ones.
+  const std::vector<Piece> users = {{"<unk>", 0, 2}, {"ab", 0, 4},      {"a", 0, 4},      {"b", -0.05f, 1},
+                                    {"c", -1, 1},    {"abc", -0.5f, 1}, {"bc", -0.01f, 1}};
+  const std::vector<Row> rows = {{close, std::string(10, 'x') + "ab", {1, 2, 3}},
+                                 {close, std::string(30'304, 'x') + "ab", {1, 1, 4}},
+                                 {close, std::string(30'400, 'x') + "ab", {1, 2, 3}},
+                                 {close, std::string(60'700, 'x') + "ab", {1, 2, 3}},
+                                 {users, "ab", {1}},
+                                 {users, "abc", {2, 6}},
+                                 {users, "abcaab", {2, 6, 2, 1}}};
+  const base::TemporaryFolder folder;
+  for (const Row& row : rows) {
+    folder.write("tokenizer.model", sentencepiece_unigram(row.pieces));
+    const Ids ids = encode(*open_tokenizer(folder.path() + "/tokenizer.model"), row.text);
+    ASSERT_GE(ids.size(), row.ends_with.size());
+    EXPECT_EQ(Ids(ids.end() - static_cast<std::ptrdiff_t>(row.ends_with.size()), ids.end()), row.ends_with)
+        << row.text.size();
   }
 }
 

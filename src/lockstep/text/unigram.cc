@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "lockstep/base/error.h"
@@ -14,6 +15,7 @@ namespace lockstep::text {
 namespace {
 
 constexpr double kUnknownPenalty = 10;
+constexpr float kLargeSum = 100000;  // SentencePiece 0.2.3: from here on, sums begin at zero again
 
 }  // namespace
 
@@ -65,12 +67,21 @@ void UnigramModel::build_trie() {
 template <class Real>
 void UnigramModel::walk(std::string_view piece, std::vector<Best>& best) const {
   const Real unknown = static_cast<Real>(options_.least_score) - static_cast<Real>(kUnknownPenalty);
+  size_t reached = 0;  // the last place that a token ends at so far
   for (size_t at = 0; at < piece.size();) {
     const auto letter = static_cast<size_t>(length_of_char(piece[at]));
+    if (options_.precision == Precision::single_ && std::abs(best[at].score) > kLargeSum) {
+      const Real far = static_cast<Real>(best[at].score);
+      for (size_t i = at; i <= reached; ++i) {
+        if (i == at || best[i].from != UINT32_MAX)
+          best[i].score = static_cast<double>(static_cast<Real>(best[i].score) - far);
+      }
+    }
     const Real here = static_cast<Real>(best[at].score);
     const auto offer = [&](size_t end, Real score, int32_t token) {
       Best& target = best[end];
       const Real sum = score + here;
+      reached = std::max(reached, end);
       if (target.from == UINT32_MAX || sum > static_cast<Real>(target.score))
         target = {static_cast<double>(sum), static_cast<uint32_t>(at), token};
     };

@@ -1,7 +1,8 @@
 // The model Unigram: of all ways to cut a piece into tokens, the one whose scores add up to most.
 //
-// Sums are kept in the number format of the library that the file belongs to (double in `tokenizers`, float
-// in SentencePiece), token by token from the left: ties and roundings are part of the answer.
+// Sums are kept as the library keeps them that the file belongs to (double in `tokenizers`, float in
+// SentencePiece, which takes them off again where they have become large), token by token from the left: ties
+// and roundings are part of the answer.
 #pragma once
 
 #include <optional>

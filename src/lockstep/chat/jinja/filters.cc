@@ -398,6 +398,16 @@ Value length(Run&, const Value& input, const Arguments&) {
   return *known;
 }
 
+// "%s and %s" | format(a, b), or by names.
+Value format(Run&, const Value& input, const Arguments& a) {
+  if (!a.positional.empty() && !a.named.empty())
+    fail("can't handle positional and keyword arguments at the same time");
+  if (a.named.empty()) return formatted(to_str(input), List{.items = a.positional, .tuple = true});
+  Dict names;
+  for (const auto& [name, value] : a.named) names.set(Value(name), value);
+  return formatted(to_str(input), names);
+}
+
 const std::map<std::string, Filter>& filters() {
   static const std::map<std::string, Filter> all = {
       {"abs",
@@ -420,6 +430,7 @@ const std::map<std::string, Filter>& filters() {
          return first ? *first : Value(Undefined{"No first item, sequence was empty."});
        }},
       {"float", to_float},
+      {"format", format},
       {"groupby", grouped},
       {"indent", indented},
       {"int", to_int},

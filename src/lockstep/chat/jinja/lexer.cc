@@ -16,7 +16,9 @@ namespace lockstep::chat::jinja {
 namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80) != 0; }
+bool begins_name(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80) != 0;
+}
 
 // Longer ones first: "//" before "/".
 constexpr std::array<std::string_view, 26> kSymbols = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
@@ -73,7 +75,8 @@ class Lexer {
  private:
   size_t next_tag() const {
     for (size_t at = at_; at + 1 < source_.size(); ++at) {
-      if (source_[at] == '{' && (source_[at + 1] == '{' || source_[at + 1] == '%' || source_[at + 1] == '#')) return at;
+      if (source_[at] == '{' && (source_[at + 1] == '{' || source_[at + 1] == '%' || source_[at + 1] == '#'))
+        return at;
     }
     return source_.size();
   }
@@ -112,7 +115,8 @@ class Lexer {
   void skip_comment() {
     const size_t end = source_.find("#}", at_);
     if (end == std::string::npos) refuse("a comment {# is not closed");
-    const char sign = end > at_ && (source_[end - 1] == '-' || source_[end - 1] == '+') ? source_[end - 1] : ' ';
+    const char sign =
+        end > at_ && (source_[end - 1] == '-' || source_[end - 1] == '+') ? source_[end - 1] : ' ';
     move_to(end + 2);
     after_tag(sign, true);
   }
@@ -121,13 +125,13 @@ class Lexer {
     std::string_view rest = left_stripped(std::string_view(source_).substr(at_));
     if (!rest.starts_with("raw")) return false;
     rest = left_stripped(rest.substr(3));
-    return rest.starts_with("%}") || rest.starts_with("-%}") || rest.starts_with("+%}");
+    return rest.starts_with("%}") || rest.starts_with("-%}");
   }
   void raw() {
     const size_t open = source_.find("%}", at_);
     const char sign = source_[open - 1];
     move_to(open + 2);
-    after_tag(sign, true);
+    after_tag(sign, false);  // the line's end behind {% raw %} stays, even where blocks take theirs away
     for (size_t tag = source_.find("{%", at_); tag != std::string::npos; tag = source_.find("{%", tag + 2)) {
       size_t word = tag + 2;
       const char before = word < source_.size() ? source_[word] : ' ';
@@ -200,7 +204,8 @@ class Lexer {
     size_t size = 0;
     bool real = false;
     int base = 10;
-    if (rest.size() > 2 && rest[0] == '0' && std::string_view("xXoObB").find(rest[1]) != std::string_view::npos) {
+    if (rest.size() > 2 && rest[0] == '0' &&
+        std::string_view("xXoObB").find(rest[1]) != std::string_view::npos) {
       base = (rest[1] | 32) == 'x' ? 16 : (rest[1] | 32) == 'o' ? 8 : 2;
       size = 2;
     }
@@ -208,7 +213,8 @@ class Lexer {
       const char c = rest[size];
       if (c == '_') continue;
       const bool in_base = is_digit(c) || (base == 16 && ((c | 32) >= 'a' && (c | 32) <= 'f'));
-      const bool point = base == 10 && !real && c == '.' && size + 1 < rest.size() && is_digit(rest[size + 1]);
+      const bool point =
+          base == 10 && !real && c == '.' && size + 1 < rest.size() && is_digit(rest[size + 1]);
       const bool power = base == 10 && (c == 'e' || c == 'E') && size + 1 < rest.size() &&
                          (is_digit(rest[size + 1]) || (size + 2 < rest.size() && is_digit(rest[size + 2]) &&
                                                        (rest[size + 1] == '-' || rest[size + 1] == '+')));

@@ -184,6 +184,7 @@ Value repeated(const Value& of, int64_t times) {
 Value binary(std::string_view operation, const Value& a, const Value& b) {
   if (const std::optional<Pair> pair = numbers(a, b)) return calculate(operation, *pair);
   require_defined(a);
+  if (operation == "%" && a.get<std::string>() != nullptr) return formatted(str_of(a), b);
   require_defined(b);
   const bool texts = a.get<std::string>() != nullptr && b.get<std::string>() != nullptr;
   if (operation == "+" && texts) return str_of(a) + str_of(b);
@@ -201,8 +202,6 @@ Value binary(std::string_view operation, const Value& a, const Value& b) {
   const auto counts = [](const Value& value) { return value.get<int64_t>() || value.get<bool>(); };
   if (operation == "*" && repeats(a) && counts(b)) return repeated(a, int_of(b));
   if (operation == "*" && repeats(b) && counts(a)) return repeated(b, int_of(a));
-  if (operation == "%" && a.get<std::string>() != nullptr)
-    fail("formatting by % is not supported in templates; write ~ between the parts");
   fail(fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", operation, type_name(a),
                    type_name(b)));
 }

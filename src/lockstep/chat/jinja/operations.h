@@ -15,6 +15,7 @@ Value item(const Value& of, const Value& key);            // of[key]: keys first
 Value slice(const Value& of, const Value& first, const Value& last, const Value& step);
 Value binary(std::string_view operation, const Value& a, const Value& b);
 Value negated(const Value& value);
+std::string formatted(const std::string& pattern, const Value& values);  // pattern % values
 Value call(const Value& function, const Arguments& arguments);
 
 // A method of a string, list or dictionary, bound to it.

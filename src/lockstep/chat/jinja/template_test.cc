@@ -61,6 +61,33 @@ TEST(Template, SlicesAndRepetitionsOfWhatHasNone) {
   EXPECT_EQ(rendered("{{ (1, 2) * 0 }}{{ (1, 2) * 2 }}{{ [1] * 2 }}", {}), "()(1, 2, 1, 2)[1, 1]");
 }
 
+// Text and errors by jinja2 3.1, with trim_blocks and lstrip_blocks.
+TEST(Template, FormatsAsPythonDoes) {
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {"{{ '%s=%d' | format('a', 2) }}", "a=2"},
+      {"{{ '%s' | format([1, 'b']) }}{{ '%r' | format('b') }}", "[1, 'b']'b'"},
+      {"{{ '%(x)s-%(y)05.1f' | format(x=none, y=2) }}", "None-002.0"},
+      {"{{ '%s and %s' % (1, true) }}{{ '%s' % 7.0 }}", "1 and True7.0"},
+      {"{{ '%5s|%-5s|%.2s' % ('é', 'ab', '日本語') }}", "    é|ab   |日本"},
+      {"{{ '%*d|%+d|%x|%X|%o' % (4, 3, 5, 255, 255, 8) }}", "   3|+5|ff|FF|10"},
+      {"{{ '%e %g %c%c %a %%' % (1.5, 1e-9, 65, 'é', 'é') }}", "1.500000e+00 1e-09 Aé '\\xe9' %"},
+      {"{{ '%d' % 3.9 }}{{ 'plain' % [] }}{{ '%s' % nobody }}", "3plain"},
+  };
+  for (const auto& [source, text] : rows) EXPECT_EQ(rendered(source), text) << source;
+  EXPECT_EQ(failure_of("{{ '%s' % () }}"), "not enough arguments for format string (line 1)");
+  EXPECT_EQ(failure_of("{{ 'a' % 1 }}"), "not all arguments converted during string formatting (line 1)");
+  EXPECT_EQ(failure_of("{{ '%(a)s' % 'b' }}"), "format requires a mapping (line 1)");
+  EXPECT_EQ(failure_of("{{ '%d' % 'b' }}"), "%d format: a real number is required, not str (line 1)");
+  EXPECT_NE(failure_of("{{ '%999999999d' % 1 }}").find("too large"), std::string::npos);
+}
+
+// {% raw %} keeps the line end behind it, {% endraw %} does not.
+TEST(Template, RawKeepsItsFirstLineEnd) {
+  EXPECT_EQ(rendered("a{% raw %}\n{{ x }}{% endraw %}\nb"), "a\n{{ x }}b");
+  EXPECT_EQ(rendered("a{% raw -%}\n {{ x }}\n {%- endraw %}b"), "a{{ x }}b");
+  EXPECT_NE(failure_of("{% raw +%}x{% endraw %}").find("raw"), std::string::npos);
+}
+
 TEST(Template, SaysWhatItsAuthorWants) {
   EXPECT_EQ(failure_of("a\n{{ raise_exception('roles must alternate') }}"), "roles must alternate (line 2)");
   EXPECT_EQ(failure_of("{{ messages[0].role.x }}", {{"messages", List{}}}),

@@ -20,10 +20,14 @@ std::string text_of(const ship::Version& version) {
   return fmt::format("{}.{}", version.first, version.second);
 }
 
-// Which GCC's C++ library has it: 3.4.30 came with 12, and each one since added one or two.
+// Which GCC's C++ library has it.
 std::string gcc_of(const ship::Version& cxx) {
-  const int y = cxx.second;
-  return y >= 33 ? "14" : y >= 31 ? "13" : y >= 30 ? "12" : y >= 29 ? "11" : "10";
+  constexpr std::pair<int, const char*> kSince[] = {
+      {33, "14"}, {31, "13"}, {30, "12"}, {29, "11"}, {28, "10"}, {26, "9"}, {25, "8"}, {23, "7"}, {22, "6"}};
+  for (const auto& [version, gcc] : kSince) {
+    if (cxx.second >= version) return gcc;
+  }
+  return "5";
 }
 
 void report(const ship::BundlePlan& plan, const ship::Written& written, const std::string& out) {
