@@ -163,22 +163,6 @@ program::MemoryPlan memory_of(const Plan& plan, const Variant& variant, bool exa
 using Group = std::tuple<int64_t, std::string, DType, bool, int64_t>;
 Group group_of(const Variant& v) { return {v.strands, v.recompute, v.moments, v.offload, v.logits_chunk}; }
 
-int thrift_of(const std::string& recompute) {
-  const Recomputation* found = find_recomputation(recompute);
-  return found == nullptr ? 0 : static_cast<int>(found - std::begin(kRecomputations));
-}
-
-int64_t rows_of(const Variant& v) { return v.logits_chunk > 0 ? v.logits_chunk : INT64_MAX; }
-
-// Whether it cannot need more than the other. Of strands fewer need less, except that one a slice may need
-// least of all, so those with different numbers are not compared.
-bool is_as_thrifty(const Variant& v, const Variant& other) {
-  return v.strands == other.strands && v.slices >= other.slices &&
-         thrift_of(v.recompute) >= thrift_of(other.recompute) &&
-         (v.moments == DType::bf16 || other.moments != DType::bf16) && (v.offload || !other.offload) &&
-         rows_of(v) <= rows_of(other);
-}
-
 // Weights and moments: without these no variant can do.
 int64_t least_bytes(const Plan& plan, const Variant& v) {
   using Kind = program::BufferKind;
@@ -211,16 +195,12 @@ class FittingSearch::Body {
                   [&](const Variant& v) { return (wanted && !wanted(v)) || least_bytes(plan_, v) > bytes_; });
     // More slices never need more: where the most of a group are too much, its others need not be tried.
     std::map<Group, const Variant*> smallest;
-    std::map<int64_t, const Variant*> thriftiest;  // by strands
     for (const Variant& v : all) {
       const Variant*& one = smallest[group_of(v)];
       if (one == nullptr || one->slices < v.slices) one = &v;
-      const Variant*& best = thriftiest[v.strands];
-      if (best == nullptr || is_as_thrifty(v, *best)) best = &v;
     }
     for (const Variant& v : all) {
-      if (is_too_much(*thriftiest[v.strands]) || is_too_much(*smallest[group_of(v)]) || is_too_much(v))
-        continue;
+      if (is_too_much(*smallest[group_of(v)]) || is_too_much(v)) continue;
       const program::MemoryPlan memory = memory_of(v, true);
       if (memory.peak_bytes() <= bytes_) return Fitting{v, memory};
     }
@@ -230,14 +210,7 @@ class FittingSearch::Body {
   int compiled() const { return static_cast<int>(known_.size()); }
 
  private:
-  bool is_too_much(const Variant& v) {
-    const bool known = std::any_of(too_much_.begin(), too_much_.end(),
-                                   [&](const Variant& other) { return is_as_thrifty(other, v); });
-    if (known) return true;
-    if (memory_of(v, false).peak_bytes() <= bytes_) return false;
-    too_much_.push_back(v);
-    return true;
-  }
+  bool is_too_much(const Variant& v) { return memory_of(v, false).peak_bytes() > bytes_; }
 
   const program::MemoryPlan& memory_of(const Variant& v, bool exactly) {
     const auto key = std::tuple(group_of(v), v.slices, exactly);
@@ -248,7 +221,6 @@ class FittingSearch::Body {
 
   const Plan& plan_;
   int64_t bytes_;
-  std::vector<Variant> too_much_;
   std::map<std::tuple<Group, int64_t, bool>, program::MemoryPlan> known_;
 };
 
