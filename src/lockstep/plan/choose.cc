@@ -19,10 +19,17 @@ constexpr size_t kShown = 5, kReasons = 4, kWholeNames = 200;
 // longest lists.
 constexpr int64_t kWorkOfARefusal = 1000;
 constexpr size_t kBeside = 8;
+constexpr double kFarTooMuch = 1.1;  // times what there is
 
 // Cheap recomputation is not worth a word.
 bool recomputes_blocks(const std::string& recompute) {
   return recompute != "none" && recompute != "auto" && recompute != "cheap";
+}
+
+// The sentence becomes a part of one that has a number of its own.
+std::string without_code(const base::ConfigError& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.rfind(" ["));
 }
 
 // How hard a layout is to understand, and what it costs in exactness.
@@ -57,7 +64,7 @@ class Chooser {
         leave_out(jobs, first);
         break;
       }
-      const size_t count = std::min(kBeside, jobs.size() - first);
+      const size_t count = tried_together(jobs, first);
       const auto work = [&](size_t k) { try_memory(jobs[first + k]); };
       if (question_.beside) {
         base::for_each_beside(count, work);
@@ -75,6 +82,13 @@ class Chooser {
   }
 
  private:
+  // Where those that cut the model further may not be wanted, only those that cut it as much.
+  size_t tried_together(const std::vector<Job>& jobs, size_t first) const {
+    size_t count = std::min(kBeside, jobs.size() - first);
+    while (question_.simple && cuts_of(jobs[first + count - 1].layout) > cuts_of(jobs[first].layout)) --count;
+    return count;
+  }
+
   bool is_enough(const Layout& next) const {
     if (question_.simple && fitting_cuts_ > 0 && cuts_of(next) > fitting_cuts_) return true;
     return work_ >= (fitting_cuts_ > 0 ? question_.work : 4 * question_.work);
@@ -142,8 +156,9 @@ class Chooser {
     }
   }
 
-  // Every stage of sharding: it moves more bytes, but shares out the update too. Recomputation only where
-  // nothing fits without it.
+  // Every stage of sharding, for it moves more bytes but shares out the update too; recomputation only where
+  // nothing fits without it. The stage that needs least comes first: where that is far too much, the others
+  // are not tried.
   void try_memory(Job& job) const {
     Layout layout = job.layout;
     std::vector<std::string> recomputes{question_.recompute};
@@ -151,26 +166,40 @@ class Chooser {
     // Who names a shard size wants something shared out.
     const int least = layout.data > 1 && question_.shard.value_or(1) > 1 ? 1 : 0;
     for (const std::string& recompute : recomputes) {
-      for (int zero = least; zero <= (layout.data > 1 ? 3 : 0); ++zero) {
+      bool possible = false;
+      const auto first = static_cast<ptrdiff_t>(job.trials.size());
+      for (int zero = layout.data > 1 ? 3 : 0; zero >= least; --zero) {
         if (layout.data > 1 && question_.zero.value_or(zero) != zero) continue;
         layout.zero = zero;
-        // Splitting norms over tokens saves memory for the same traffic, where the sizes allow it.
-        layout.sequence = layout.tensor > 1 && question_.sequence.value_or(true);
-        Trial trial = try_one({layout, recompute}, job.work);
-        if (!trial.refused.empty() && layout.sequence && !question_.sequence) {
-          layout.sequence = false;
-          trial = try_one({layout, recompute}, job.work);
-        }
-        job.trials.push_back(trial);
-        if (!trial.refused.empty()) return;
+        const Trial trial = try_split(layout, recompute, job.work);
+        job.trials.insert(job.trials.begin() + first, trial);  // told in the order of stages
+        if (!trial.refused.empty()) continue;
+        possible = true;
         job.fits |= trial.fits;
+        if (static_cast<double>(trial.peak_bytes) >
+            kFarTooMuch * static_cast<double>(question_.available_bytes))
+          break;
       }
-      if (job.fits) return;
+      if (job.fits || !possible) return;
     }
+  }
+
+  // Splitting norms over tokens saves memory for the same traffic, where the sizes allow it.
+  Trial try_split(Layout layout, const std::string& recompute, int64_t& work) const {
+    layout.sequence = layout.tensor > 1 && question_.sequence.value_or(true);
+    Trial trial = try_one({layout, recompute}, work);
+    if (trial.refused.empty() || !layout.sequence || question_.sequence) return trial;
+    layout.sequence = false;
+    return try_one({layout, recompute}, work);
   }
 
   Trial try_one(const Candidate& candidate, int64_t& work) const {
     Trial trial{.candidate = candidate};
+    if (question_.least_bytes) {
+      trial.peak_bytes = question_.least_bytes(candidate);
+      trial.at_least = trial.peak_bytes > question_.available_bytes;
+      if (trial.at_least) return trial;
+    }
     try {
       const Compiled compiled = compile_(candidate);
       for (const program::Program* program : compiled.world.programs)
@@ -184,7 +213,7 @@ class Chooser {
       trial.step_seconds = walk.step_seconds;
       trial.bubble = walk.bubble;
     } catch (const base::ConfigError& error) {
-      trial.refused = error.what();
+      trial.refused = without_code(error);
       work += kWorkOfARefusal;
     }
     return trial;
@@ -226,11 +255,13 @@ class Chooser {
     }
     const Trial& nearest = trials_.front();
     throw base::ConfigError(
-        183, fmt::format("parallel.auto finds no layout of {} ranks that fits: the smallest{}, {}, needs {} "
-                         "of the {} that a rank has; use more ranks, more batch.slices or shorter sequences",
-                         question_.ranks, unseen_ > 0 ? " tried" : "", nearest.candidate.words(),
-                         base::human_bytes(static_cast<double>(nearest.peak_bytes)),
-                         base::human_bytes(static_cast<double>(question_.available_bytes))));
+        183,
+        fmt::format("parallel.auto finds no layout of {} ranks that fits: the smallest{}, {}, needs {}{} "
+                    "of the {} that a rank has; use more ranks, more batch.slices or shorter sequences",
+                    question_.ranks, unseen_ > 0 ? " tried" : "", nearest.candidate.words(),
+                    nearest.at_least ? "at least " : "",
+                    base::human_bytes(static_cast<double>(nearest.peak_bytes)),
+                    base::human_bytes(static_cast<double>(question_.available_bytes))));
   }
 
   const Question& question_;

@@ -37,6 +37,7 @@ struct Compiled {
   std::vector<std::unique_ptr<program::Program>> programs;  // placed and ordered
   World world;                                              // over these programs
   int64_t peak_bytes = 0;                                   // of the fullest rank
+  std::vector<int64_t> peaks = {};                          // and of each list's
   std::vector<MemoryPart> memory = {};                      // its
   std::shared_ptr<const Compiled> kept = {};  // whose programs `world` is over, where they are shared
 };
@@ -53,6 +54,8 @@ struct Question {
   int64_t work = 400'000;
   bool beside = false;  // compile may be called from several threads at once
   bool simple = false;  // splits that cut the model further than one that fits are not tried
+  // What a rank needs at the very least, known without compiling anything; empty: nothing is known.
+  std::function<int64_t(const Candidate& candidate)> least_bytes = {};
   // What the user has settled; the rest is free.
   std::optional<int> tensor, context, pipeline, zero, shard, chunks;
   std::optional<std::string> form, schedule;  // of context and pipeline
@@ -63,7 +66,7 @@ struct Trial {
   Candidate candidate;
   std::string refused;  // why it is impossible; empty when it is possible
   int64_t peak_bytes = 0;
-  bool fits = false;
+  bool fits = false, at_least = false;  // at_least: it was not compiled, for so much alone is too much
   double step_seconds = 0, bubble = 0;  // where it fits
 };
 

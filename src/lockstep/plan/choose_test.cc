@@ -237,5 +237,48 @@ TEST(Choose, SimplyMeansNoFurtherThanWhatFits) {
   EXPECT_LT(choice.trials.size(), fake.choose({.ranks = 16}).trials.size());
 }
 
+// What cannot fit is not compiled: by what a rank needs at least, and where the thriftiest stage is far too
+// much.
+TEST(Choose, WhatCannotFitIsNotCompiled) {
+  Fake fake;
+  fake.bytes = [](const Candidate& c) { return c.layout.tensor == 4 ? 100 : 200; };
+  fake.choose({.ranks = 4});
+  for (const std::string& words : fake.tried) {
+    const bool thrifty =
+        words.find("zero=") == std::string::npos || words.find("zero=3") != std::string::npos;
+    EXPECT_TRUE(thrifty) << words;
+  }
+  fake.tried.clear();
+  const auto least = [](const Candidate& c) { return int64_t{c.layout.tensor == 4 ? 50 : 101}; };
+  const Choice choice = fake.choose({.ranks = 4, .least_bytes = least});
+  EXPECT_EQ(choice.best.layout.tensor, 4);
+  for (const std::string& words : fake.tried) EXPECT_NE(words.find("tensor=4"), std::string::npos) << words;
+  try {
+    fake.choose({.ranks = 2, .least_bytes = least});
+    ADD_FAILURE();
+  } catch (const base::ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("needs at least 101 B"), std::string::npos) << error.what();
+  }
+}
+
+// Looking for the simplest, nothing beside it is compiled in vain.
+TEST(Choose, SimplyMeansOneSplitAtATime) {
+  Fake fake;
+  fake.choose({.ranks = 64, .simple = true});
+  for (const std::string& words : fake.tried) EXPECT_TRUE(words.starts_with("data=64")) << words;
+}
+
+TEST(Choose, AReasonHasOneNumber) {
+  Fake fake;
+  fake.refuses = [](const Candidate&) { return "the batch is odd"; };
+  try {
+    fake.choose({.ranks = 2});
+    ADD_FAILURE();
+  } catch (const base::ConfigError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("the batch is odd [LS0183]"), std::string::npos) << text;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::plan

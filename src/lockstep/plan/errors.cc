@@ -54,6 +54,12 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"The quota files say nothing about the cloud that this machine is rented from."},
        {"Give that cloud's listing too: --quota may be given several times.",
         "Write the limit into a plain file: REGION WHAT LIMIT."}},
+      {576,
+       "Profile of another build",
+       {"`lockstep bench machine` of another version of Lockstep wrote the profile; its kernels had other "
+        "speeds."},
+       {"Run `lockstep bench machine` again on that machine, with this version.",
+        "If you know that nothing has changed, write this version behind `build` in the profile."}},
   };
 }
 

@@ -8,12 +8,15 @@ namespace lockstep::plan {
 Spot expect_spot(const SpotQuestion& q) {
   constexpr double kSecondsOfDay = 86400, kSecondsOfHour = 3600;
   Spot spot;
+  spot.on_demand_usd = q.hours * q.on_demand_usd_per_hour;
   const double run = q.hours * kSecondsOfHour, rate = q.preemptions_per_day * q.machines / kSecondsOfDay;
   if (rate > 0) spot.save_every_seconds = std::sqrt(2 * std::max(q.save_seconds, 0.1) / rate);
   const double saving = rate > 0 ? q.save_seconds / spot.save_every_seconds : 0;
   const double lost = spot.save_every_seconds / 2 + q.restart_seconds;  // each time
-  // Time that is lost can be interrupted too. Beyond one, nothing would ever be done.
-  const double wasted = std::min(0.99, rate * lost);
+  // Time that is lost can be interrupted too: where it would all be lost, nothing is ever done.
+  const double wasted = rate * lost;
+  spot.ends = wasted < 1;
+  if (!spot.ends) return spot;
   const double all = run * (1 + saving) / (1 - wasted);
   spot.preemptions = all * rate;
   spot.low = std::max(0.0, spot.preemptions - std::sqrt(spot.preemptions));
@@ -23,7 +26,6 @@ Spot expect_spot(const SpotQuestion& q) {
     return (run * (1 + saving) + times * lost) / kSecondsOfHour * q.usd_per_hour;
   };
   spot.usd = usd(spot.preemptions), spot.low_usd = usd(spot.low), spot.high_usd = usd(spot.high);
-  spot.on_demand_usd = q.hours * q.on_demand_usd_per_hour;
   return spot;
 }
 

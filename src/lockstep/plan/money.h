@@ -17,8 +17,10 @@ struct SpotQuestion {
 };
 
 struct Spot {
+  bool ends = true;  // false: machines go faster than they come back, and all below is zero
   double preemptions = 0, low = 0, high = 0;  // expected; two of three runs lie between (Poisson's spread)
-  double save_every_seconds = 0;              // what loses least: sqrt(2 x save x time between preemptions)
+  double save_every_seconds = 0;              // what loses least: sqrt(2 x save x time between preemptions);
+                                              // 0: nothing is ever lost
   double hours = 0;                           // with saves, lost steps and restarts
   double usd = 0, low_usd = 0, high_usd = 0, on_demand_usd = 0;
   double saving() const { return on_demand_usd - usd; }

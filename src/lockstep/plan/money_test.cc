@@ -48,5 +48,19 @@ TEST(Money, CommitmentsBreakEven) {
   EXPECT_DOUBLE_EQ(break_even_hours(0, 5, kHoursOfYear), 0);
 }
 
+TEST(Money, SpotMachinesThatGoTooOftenNeverEnd) {
+  const SpotQuestion often{.hours = 58, .machines = 8, .preemptions_per_day = 1000, .usd_per_hour = 155};
+  EXPECT_FALSE(expect_spot(often).ends);
+  EXPECT_EQ(expect_spot(often).usd, 0);
+  // What is paid is what the hours cost, however often it is interrupted.
+  for (const double times : {0.0, 0.1, 1.0, 10.0, 30.0}) {
+    const Spot spot =
+        expect_spot({.hours = 58, .machines = 8, .preemptions_per_day = times, .usd_per_hour = 155});
+    ASSERT_TRUE(spot.ends) << times;
+    EXPECT_NEAR(spot.usd / (155 * spot.hours), 1, 1e-9) << times;
+    EXPECT_GE(spot.hours, 58) << times;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::plan

@@ -1,8 +1,10 @@
 #include "lockstep/plan/parts.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
+#include "lockstep/base/stretches.h"
 #include "lockstep/plan/roofline.h"
 
 namespace lockstep::plan {
@@ -112,6 +114,44 @@ const char* held_as(const program::Buffer& buffer) {
   }
 }
 
+constexpr const char* kCommunication = "communication";
+constexpr const char* kNothing = "nothing";
+
+// One class of ranks. What meets others begins when this rank has come to it, as its marks would say.
+void add_verbs(const program::Program& program, const std::vector<Span>& spans, double end,
+               const std::function<void(const std::string&, double)>& add) {
+  std::array<double, program::kLanes> clocks{};
+  std::vector<base::Stretch> computes, communicates;
+  for (size_t n = 0; n < spans.size(); ++n) {
+    const Instruction& i = program.instructions[n];
+    if (spans[n].end < 0) continue;
+    double& clock = clocks[static_cast<size_t>(program::thread_of(i.lane))];
+    double begin = clock;
+    for (const int wait : i.waits) begin = std::max(begin, spans[static_cast<size_t>(wait)].end);
+    if (i.among == Among::none) begin = spans[n].begin;
+    clock = spans[n].end;
+    if (i.lane == Lane::compute) {
+      computes.emplace_back(begin, clock);
+      add(program::name_of(program::verb_of(i.what)), clock - begin);
+    } else if (i.lane != Lane::host) {
+      communicates.emplace_back(begin, clock);
+    }
+  }
+  const auto busy = base::joined(std::move(computes)), moves = base::joined(std::move(communicates));
+  const double exposed = base::length(moves) - base::length_of_both(busy, moves);
+  add(kCommunication, exposed);
+  add(kNothing, end - base::length(busy) - exposed);
+}
+
+// The largest first.
+std::vector<TimePart> sorted(const std::map<std::string, double>& sums) {
+  std::vector<TimePart> parts;
+  for (const auto& [name, seconds] : sums) parts.push_back({name, seconds});
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const TimePart& a, const TimePart& b) { return a.seconds > b.seconds; });
+  return parts;
+}
+
 }  // namespace
 
 std::vector<TimePart> time_parts(const World& world, const Walk& walk, const Machine& machine) {
@@ -122,11 +162,20 @@ std::vector<TimePart> time_parts(const World& world, const Walk& walk, const Mac
     Day day(*world.programs[static_cast<size_t>(one.program)], walk.spans[c], walk.step_seconds, machine);
     for (const auto& [name, seconds] : day.parts()) sums[name] += share * seconds;
   }
-  std::vector<TimePart> parts;
-  for (const auto& [name, seconds] : sums) parts.push_back({name, seconds});
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const TimePart& a, const TimePart& b) { return a.seconds > b.seconds; });
-  return parts;
+  return sorted(sums);
+}
+
+std::vector<TimePart> verb_parts(const World& world, const Walk& walk) {
+  std::map<std::string, double> sums;
+  for (size_t c = 0; c < walk.classes.list.size(); ++c) {
+    const RankClass& one = walk.classes.list[c];
+    const double share = static_cast<double>(one.size) / world.ranks();
+    add_verbs(*world.programs[static_cast<size_t>(one.program)], walk.spans[c], walk.step_seconds,
+              [&](const std::string& verb, double seconds) {
+                if (seconds > 0) sums[verb] += share * seconds;
+              });
+  }
+  return sorted(sums);
 }
 
 std::vector<MemoryPart> memory_parts(const program::Program& program, const program::MemoryPlan& memory) {

@@ -18,6 +18,10 @@ struct TimePart {
 // up to the step.
 std::vector<TimePart> time_parts(const World& world, const Walk& walk, const Machine& machine);
 
+// The same as marks of a real run tell it (see/step_time.h): the verbs of compute lanes, then "communication"
+// that nothing hides and "nothing".
+std::vector<TimePart> verb_parts(const World& world, const Walk& walk);
+
 struct MemoryPart {
   std::string name;  // "optimizer", "activations"
   int64_t bytes = 0;

@@ -3,43 +3,16 @@
 #include <algorithm>
 #include <map>
 
+#include "lockstep/base/stretches.h"
+
 namespace lockstep::see {
 
 namespace {
 
-using Stretch = std::pair<double, double>;  // from, to; microseconds
-
-// Those that touch become one.
-std::vector<Stretch> joined(std::vector<Stretch> all) {
-  std::sort(all.begin(), all.end());
-  std::vector<Stretch> out;
-  for (const Stretch& one : all) {
-    if (!out.empty() && one.first <= out.back().second) {
-      out.back().second = std::max(out.back().second, one.second);
-    } else {
-      out.push_back(one);
-    }
-  }
-  return out;
-}
-
-double length(const std::vector<Stretch>& all) {
-  double sum = 0;
-  for (const auto& [from, to] : all) sum += to - from;
-  return sum;
-}
-
-double length_of_both(const std::vector<Stretch>& a, const std::vector<Stretch>& b) {
-  std::vector<Stretch> all = a;
-  all.insert(all.end(), b.begin(), b.end());
-  return length(a) + length(b) - length(joined(std::move(all)));
-}
-
-// "backward_weight b2 up s0" is backward; what is no kind of its own is what it is called.
-std::string kind_of(const std::string& name) {
-  const std::string verb = name.substr(0, name.find(' '));
-  return verb.starts_with("backward") ? "backward" : verb;
-}
+using base::joined;
+using base::length;
+using base::length_of_both;
+using base::Stretch;  // microseconds
 
 struct Spans {
   std::vector<Stretch> computes, communicates, loads;
@@ -63,6 +36,11 @@ struct Spans {
 };
 
 }  // namespace
+
+std::string kind_of(const std::string& instruction) {
+  const std::string verb = instruction.substr(0, instruction.find(' '));
+  return verb.starts_with("backward") ? "backward" : verb;
+}
 
 StepTime step_time_of(const Timeline& timeline, double data_share) {
   StepTime time{.first_step = timeline.first_step, .last_step = timeline.last_step, .kinds = {}, .ranks = {}};

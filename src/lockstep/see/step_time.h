@@ -32,6 +32,9 @@ struct StepTime {
   std::vector<RankTime> ranks;
 };
 
+// What an instruction is called in `kinds`: "backward_weight b2 up s0" is "backward", others their verb.
+std::string kind_of(const std::string& instruction);
+
 // `data_share`: the part of a step that the run itself says it waited for data. Zero seconds: the timeline
 // has no whole step.
 StepTime step_time_of(const Timeline& timeline, double data_share);

@@ -56,6 +56,14 @@ run::BudgetTerms terms_of(const run::Session& session, const std::string& folder
 
 }  // namespace
 
+double known_price_here(const recipe::Recipe& recipe, int nodes) {
+  try {
+    return price_here(recipe, nodes).usd;
+  } catch (const base::ConfigError&) {
+    return 0;
+  }
+}
+
 SpendingWatch::SpendingWatch(const run::Session& session, const Begin& begin, run::Observer& tell)
     : folder_(begin.folder), tell_(tell), budget_([&] {
         const run::BudgetTerms terms = terms_of(session, begin.folder);

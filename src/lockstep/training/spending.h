@@ -36,6 +36,9 @@ class SpendingWatch : public run::Observer {
 // ConfigError 577 before anything starts: there is a budget, and no price is known.
 void check_price(const recipe::Recipe& recipe);
 
+// Dollars an hour of all machines, by the same ways; 0: no price is known.
+double known_price_here(const recipe::Recipe& recipe, int nodes);
+
 // Null: the recipe has no budget.
 std::unique_ptr<SpendingWatch> spending_watch(const run::Session& session, const SpendingWatch::Begin& begin,
                                               run::Observer& tell);

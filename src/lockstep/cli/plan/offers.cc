@@ -102,9 +102,7 @@ class Shopper {
       run::Forecast f = run::forecast(mine, place, &compiled_);
       if (rest > 0) {
         const run::Forecast fewer = run::forecast(with_slices(mine, kSlices - 1), place, &compiled_fewer_);
-        const double more = static_cast<double>(rest) * (f.step_seconds - fewer.step_seconds);
-        f.step_seconds += more;
-        f.hours += static_cast<double>(f.steps) * more / 3600;
+        f.take_step(f.step_seconds + static_cast<double>(rest) * (f.step_seconds - fewer.step_seconds));
       }
       if (!f.fits())
         return {.refused = fmt::format("needs {} of {}", base::human_bytes(static_cast<double>(f.peak_bytes)),
@@ -164,6 +162,7 @@ class Shopper {
                                                    .preemptions_per_day = wish_.preemptions_per_day,
                                                    .save_seconds = taken.save_seconds,
                                                    .usd_per_hour = offer.usd_per_hour});
+        if (!spot.ends) continue;
         offer.hours = spot.hours, offer.usd = spot.usd;
       }
       judge(offer);

@@ -51,14 +51,33 @@ Planned plan_on(recipe::Resolved resolved, const plan::Place& place, const Payin
   return planned;
 }
 
-void check_region(const plan::Place& place, const Paying& paying) {
-  if (paying.region.empty() || place.row == nullptr || place.row->price_in(paying.region) != nullptr) return;
-  std::vector<std::string> regions;
-  for (const plan::RegionPrice& price : place.row->prices) regions.push_back(price.region);
+// What is asked of the price list must be in it.
+void check_price(const plan::Place& place, const Paying& paying) {
+  const bool asked = !paying.region.empty() || paying.tariff != plan::Tariff::on_demand;
+  if (!asked) return;
+  if (place.row == nullptr)
+    throw base::ConfigError(572,
+                            fmt::format("{} have no price, so --region and --tariff say nothing; name what a "
+                                        "cloud rents, such as --on a3-highgpu-8g",
+                                        place.words));
+  constexpr const char* kRemedy = "add one with `lockstep prices --update FILE`";
+  if (!paying.region.empty() && place.row->price_in(paying.region) == nullptr) {
+    std::vector<std::string> regions;
+    for (const plan::RegionPrice& price : place.row->prices) regions.push_back(price.region);
+    throw base::ConfigError(
+        572, fmt::format("the catalogue has no price of {} in {}; it has {}; {}", place.row->name,
+                         base::quoted(paying.region), base::join(regions, ", "), kRemedy));
+  }
+  if (place.price(paying.tariff, paying.region)) return;
+  std::vector<std::string> others;
+  for (const plan::Tariff tariff :
+       {plan::Tariff::on_demand, plan::Tariff::spot, plan::Tariff::one_year, plan::Tariff::three_years}) {
+    if (place.price(tariff, paying.region)) others.emplace_back(name_of(tariff));
+  }
   throw base::ConfigError(
-      572, fmt::format("the catalogue has no price of {} in {}; it has {}; add one with `lockstep prices "
-                       "--update FILE`",
-                       place.row->name, base::quoted(paying.region), base::join(regions, ", ")));
+      572, fmt::format("the catalogue has no {} price of {}{}; it has {}; {}", name_of(paying.tariff),
+                       place.row->name, paying.region.empty() ? "" : " in " + base::quoted(paying.region),
+                       others.empty() ? "none" : base::join(others, ", "), kRemedy));
 }
 
 Paying parse_paying(const PlanWords& words) {
@@ -92,7 +111,7 @@ int sweep(const PlanWords& words) {
     throw base::ConfigError(109, "plan --sweep needs --on MACHINES, such as --on \"a3-highgpu-8g x 1:32\"");
   SweepWords asked{.places = parse_places(words.on), .paying = parse_paying(words), .out = words.out};
   asked.json = words.json;
-  for (const plan::Place& place : asked.places) check_region(place, asked.paying);
+  for (const plan::Place& place : asked.places) check_price(place, asked.paying);
   return plan_sweep(recipe::read_recipe(words.source), asked);
 }
 
@@ -136,6 +155,7 @@ int plan_command(Arguments& arguments) {
   arguments.example("lockstep plan first.toml parallel.tensor=2 --on 2xL4 --explain", "one layout, and why");
   if (!arguments.parse()) return 0;
   if (words.published) return plan_published(words.json);
+  if (words.apply < 0) throw base::ConfigError(109, "--apply N: expected a number of the menu, from 1 on");
   if (!words.out.empty() && !words.sweep) throw base::ConfigError(109, "--out is for plan --sweep");
   if (words.sweep) return sweep(words);
   if (words.on.size() != 1) {
@@ -145,7 +165,7 @@ int plan_command(Arguments& arguments) {
   }
   const Paying paying = parse_paying(words);
   const plan::Place place = plan::parse_place(words.on[0]);
-  check_region(place, paying);
+  check_price(place, paying);
   const recipe::Resolved resolved = recipe::read_recipe(words.source);
   if (!words.scale.empty()) return plan_scale(resolved, place, words.scale, words.json);
   const std::optional<plan::Quota> quota = read_quotas(words.quota);

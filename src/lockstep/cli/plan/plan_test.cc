@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/cli/testing.h"
@@ -24,24 +25,31 @@ TEST(Plan, UsageAndWrongWords) {
   base::TemporaryFolder folder;
   const std::string plan = alone("$L plan ") + kSmall;
   // With a layout of its own, so that none is searched for.
-  expect_rows(folder.path(),
-              {{"$L plan --help", 0, "lockstep plan recipes/llama-8b.toml --on 8xH100"},
-               {plan, 2, "plan needs --on MACHINES"},
-               {plan + " --on 8xH10", 2, "did you mean H100?"},
-               {plan + " --on 0xH100", 2, "[LS0571]"},
-               {plan + " --on 8xH100 --tariff cheap", 2, "--tariff \"cheap\": expected on_demand"},
-               {plan + " --on a3-highgpu-8g --region mars", 2, "no price of a3-highgpu-8g in \"mars\""},
-               {plan + " --on 8xH100 parallel.tensor=3", 2, "[LS0"},
-               {plan + " --on 8xH100 --quick", 0, "bottleneck: "},
-               {plan + " --on 8xH100 --quick --explain parallel.zero=1", 0, "large products, half precision"},
-               {plan + " --on A100 --scale 4:1", 2, "expected FIRST:LAST"},
-               {plan + " --on A100 --scale 1:8", 0, "what is waited for"},
-               {plan + " --on a3-megagpu-8g --quick --tariff spot parallel.zero=1", 0, "checkpoint.every="},
-               {plan + " --on a2-highgpu-8g --quick --tariff one_year parallel.zero=1", 0, "pays off from"},
-               {plan + " --on a3-megagpu-8g --tariff spot --preemptions -1", 2, "--preemptions must be"},
-               {plan + " --on V100 --quick", 0, "CUDA 13 refuses"},
-               {plan + " --on 8xB200 --quick parallel.zero=1", 0, "not measured"},
-               {plan + " model.preset=8b model.layers=32 --on T4 --quick", 1, "does not fit"}});
+  expect_rows(
+      folder.path(),
+      {{"$L plan --help", 0, "lockstep plan recipes/llama-8b.toml --on 8xH100"},
+       {plan, 2, "plan needs --on MACHINES"},
+       {plan + " --on 8xH10", 2, "did you mean H100?"},
+       {plan + " --on 0xH100", 2, "[LS0571]"},
+       {plan + " --on 8xH100 --tariff cheap", 2, "--tariff \"cheap\": expected on_demand"},
+       {plan + " --on a3-highgpu-8g --region mars", 2, "no price of a3-highgpu-8g in \"mars\""},
+       {plan + " --on a3-highgpu-8g --tariff three_years --region us-central1", 2, "it has on demand"},
+       {plan + " --on 8xH100 --tariff spot", 2, "have no price"},
+       {plan + " --on 8xH100 --quick --apply -1", 2, "--apply N"},
+       {plan + " --on A10G precision.compute=fp8", 2, "is sm_86"},
+       {plan + " --on a2-ultragpu-8g --tariff spot --quick --preemptions 1000 parallel.zero=1", 0,
+        "it would never end"},
+       {plan + " --on 8xH100 parallel.tensor=3", 2, "[LS0"},
+       {plan + " --on 8xH100 --quick", 0, "bottleneck: "},
+       {plan + " --on 8xH100 --quick --explain parallel.zero=1", 0, "large products, half precision"},
+       {plan + " --on A100 --scale 4:1", 2, "expected FIRST:LAST"},
+       {plan + " --on A100 --scale 1:8", 0, "what is waited for"},
+       {plan + " --on a3-megagpu-8g --quick --tariff spot parallel.zero=1", 0, "checkpoint.every="},
+       {plan + " --on a2-highgpu-8g --quick --tariff one_year parallel.zero=1", 0, "pays off from"},
+       {plan + " --on a3-megagpu-8g --tariff spot --preemptions -1", 2, "--preemptions must be"},
+       {plan + " --on V100 --quick", 0, "CUDA 13 refuses"},
+       {plan + " --on 8xB200 --quick parallel.zero=1", 0, "not measured"},
+       {plan + " model.preset=8b model.layers=32 --on T4 --quick", 1, "does not fit"}});
 }
 
 TEST(Plan, JsonHasWhatScriptsNeed) {
@@ -52,6 +60,8 @@ TEST(Plan, JsonHasWhatScriptsNeed) {
   ASSERT_TRUE(json.is_object()) << outcome.output;
   for (const char* key : {"step_ms", "memory_gib", "mfu", "tokens_per_s", "hours", "usd", "kwh", "error"})
     EXPECT_TRUE(json.value(key, nlohmann::json()).is_number()) << key;
+  EXPECT_GT(json["evaluations"]["ms"].get<double>(), 0);
+  EXPECT_GE(json["saves"]["times"].get<double>(), 1);
   double parts = 0;
   for (const auto& part : json["parts"]) parts += part.get<double>();
   EXPECT_NEAR(parts / json["step_ms"].get<double>(), 1, 1e-6);
@@ -61,6 +71,29 @@ TEST(Plan, JsonHasWhatScriptsNeed) {
   EXPECT_FALSE(json["bottleneck"]["part"].get<std::string>().empty());
   // The whole run at the machine's price.
   EXPECT_GT(json["usd"].get<double>(), 30 * json["hours"].get<double>());
+}
+
+// The seeds' figure: 7.5 to 7.8 times as fast on the eight GPUs of one machine.
+TEST(Plan, ScalesOverTheGpusOfOneMachine) {
+  base::TemporaryFolder folder;
+  const std::string plan = alone(
+      "$L plan model.family=gpt2 model.preset=124m data.kind=tokens data.seq_len=1024 "
+      "batch.global=512 batch.slices=32 batch.strands=8 --on a2-ultragpu-8g --scale 1:16");
+  const Outcome outcome = run_shell(folder.path(), plan + " --json 2>/dev/null");
+  double one = 0, eight = 0;
+  std::string last;
+  std::istringstream lines(outcome.output);
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+    ASSERT_TRUE(row.is_object()) << outcome.output;
+    if (row["ranks"] == 1) one = row["strong"]["step_ms"].get<double>();
+    if (row["ranks"] == 8) eight = row["strong"]["step_ms"].get<double>();
+    if (row["ranks"] == 16) last = row.value("strong_refused", "");
+  }
+  EXPECT_GE(one / eight, 7.5);
+  EXPECT_LE(one / eight, 7.9);
+  EXPECT_NE(last.find("batch.strands"), std::string::npos) << outcome.output;
+  expect_rows(folder.path(), {{plan, 0, "strong scaling ends before 16 ranks"}});
 }
 
 TEST(Plan, Sweep) {
@@ -155,6 +188,7 @@ TEST(Shop, FindsTheCheapestAndTheFastest) {
                               {shop + "--tokens 1T --by 1h", 1, "too late"},
                               {shop + "--tokens 1B --quota gcp.json", 0, "quota 1 of 8 GPUs"},
                               {shop + "--tokens 1B --choose", 0, "chosen"},
+                              {shop + "--region us-centrall1", 2, "did you mean us-central1?"},
                               {alone("$L shop --only nothing-like-it"), 2, "[LS0572]"}});
   const Outcome outcome =
       run_shell(folder.path(), shop + "--tokens 1B --tariff on_demand --json 2>/dev/null");
@@ -235,15 +269,32 @@ TEST(Receipt, OfARunThatWasForecast) {
   const nlohmann::json json = nlohmann::json::parse(outcome.output, nullptr, false);
   ASSERT_TRUE(json.is_object()) << outcome.output;
   EXPECT_GT(json["predicted_step_ms"].get<double>(), 0);
+  // Each kind of work that was forecast was done, and the marks' parts are about a step.
+  double marked = 0;
+  for (const auto& part : json["parts"]) {
+    ASSERT_TRUE(part["actual_ms"].is_number()) << part;
+    marked += part["actual_ms"].get<double>();
+    const std::string name = part["part"];
+    if (name == "forward" || name == "backward" || name == "update")
+      EXPECT_GT(std::min(part["predicted_ms"].get<double>(), part["actual_ms"].get<double>()), 0) << name;
+  }
+  EXPECT_GT(marked, 0);
+  EXPECT_TRUE(json["actual_usd"].is_null());
+  const Outcome paid =
+      run_shell(folder.path(), train + " run.name=paid run.price=36 && $L receipt runs/paid");
+  EXPECT_NE(paid.output.find("at $36.00/h"), std::string::npos) << paid.output;
   EXPECT_NEAR(json["predicted_memory_gib"].get<double>() / json["actual_memory_gib"].get<double>(), 1, 0.02);
 }
 
 TEST(BenchMachine, WritesAProfileThatPlansTake) {
   base::TemporaryFolder folder;
-  expect_rows(folder.path(), {{alone("$L plan --on this"), 2, "[LS0571]"},
-                              {alone("$L bench machine --device cpu"), 0, "GB/s between ranks"},
-                              {alone("$L plan --on this --quick"), 0, "bottleneck"},
-                              {alone("$L plan --on 2xthis --quick"), 0, "data=2"}});
+  expect_rows(folder.path(),
+              {{alone("$L plan --on 4xthis"), 2, "run `lockstep bench machine`"},
+               {alone("$L bench machine --device cpu"), 0, "GB/s between ranks"},
+               {alone("$L plan --on this --quick"), 0, "bottleneck"},
+               {alone("$L plan --on 2xthis --quick"), 0, "data=2"},
+               {"sed -i 's/^build = .*/build = \"0.0.9\"/' config/lockstep/machine.toml", 0, ""},
+               {alone("$L plan --on this"), 2, "[LS0576]"}});
 }
 
 }  // namespace

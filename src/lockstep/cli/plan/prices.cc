@@ -28,7 +28,12 @@ constexpr Tariff kTariffs[] = {Tariff::on_demand, Tariff::spot, Tariff::one_year
 
 // Checked before it takes the place of what was there.
 void update(const std::string& file) {
-  const std::string text = base::read_file(file);
+  constexpr int64_t kMostBytes = 16 << 20;
+  const base::ReadResult given = base::try_read_file(file, kMostBytes);
+  if (!given.problem.empty())
+    throw base::ConfigError(570,
+                            fmt::format("--update {} cannot be read: {}", base::quoted(file), given.problem));
+  const std::string& text = given.text;
   Catalogue all = plan::built_in_catalogue();
   const Catalogue read = plan::read_catalogue(text, file);
   plan::overlay(all, read);

@@ -8,7 +8,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/text.h"
 #include "lockstep/cli/plan/modes.h"
+#include "lockstep/cli/plan/report.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/recipe/schema.h"
 #include "lockstep/run/session/forecast.h"
@@ -34,19 +36,26 @@ double median_error(const std::vector<Compared>& all) {
   return errors.size() % 2 == 1 ? errors[middle] : (errors[middle - 1] + errors[middle]) / 2;
 }
 
+// Rows name their source by its number; the list of them stands below.
 void print_table(const std::vector<Compared>& all, const plan::Published& published) {
-  terminal::Table table({"published", "on", "layout", "tokens/s/GPU", "forecast", "error", "source"});
-  for (const size_t column : {3, 4, 5}) table.align_right(column);
+  const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
+  terminal::Table table({"published", "on", "tokens/s/GPU", "forecast", "error", "", "layout"});
+  for (const size_t column : {2, 3, 4, 5}) table.align_right(column);
+  std::vector<std::string> sources;
   for (const Compared& one : all) {
-    table.add({one.row.title, one.row.place.words, one.forecast.layout,
-               fmt::format("{:.0f}", one.row.tokens_per_second),
+    const auto known = std::find(sources.begin(), sources.end(), one.row.source.where);
+    const auto number = static_cast<size_t>(known - sources.begin()) + 1;
+    if (known == sources.end()) sources.push_back(one.row.source.where);
+    table.add({one.row.title, one.row.place.words, fmt::format("{:.0f}", one.row.tokens_per_second),
                fmt::format("{:.0f}", one.tokens_per_second()), fmt::format("{:+.1f} %", one.error() * 100),
-               one.row.source.where});
+               fmt::format("[{}]", number), breakable(one.forecast.layout)});
   }
-  constexpr size_t kWhole = 240;  // a table to be read side by side
-  print("{}\nmedian error {:.1f} % of {} rows; left out:\n", table.to_text(kWhole), median_error(all) * 100,
+  const auto say = [&](const std::string& text) { print("{}\n", base::hanging(text, terminal.width, 4)); };
+  print("{}\nmedian error {:.1f} % of {} rows\n\n", table.to_text(terminal), median_error(all) * 100,
         all.size());
-  for (const plan::LeftOut& one : published.left_out) print("  {}: {}\n", one.title, one.why);
+  for (size_t k = 0; k < sources.size(); ++k) say(fmt::format("[{}] {}", k + 1, sources[k]));
+  print("\nleft out:\n");
+  for (const plan::LeftOut& one : published.left_out) say(fmt::format("  {}: {}", one.title, one.why));
 }
 
 }  // namespace

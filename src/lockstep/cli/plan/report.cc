@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/money.h"
@@ -45,6 +46,12 @@ void say(const std::string& text) {
   print("{}\n", base::hanging(text, terminal::terminal_of(STDOUT_FILENO).width, 2));
 }
 
+// "40 evaluations of 1.2 s each"
+std::string times(double count, const char* what, double seconds) {
+  return fmt::format("{:.0f} {}{} of {}{}", count, what, count == 1 ? "" : "s", base::human_duration(seconds),
+                     count == 1 ? "" : " each");
+}
+
 void print_head(const Planned& p, const recipe::Recipe& recipe) {
   const run::Forecast& f = p.forecast;
   const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
@@ -57,6 +64,9 @@ void print_head(const Planned& p, const recipe::Recipe& recipe) {
                   f.error * 100, base::human_count(f.units_per_second()), f.unit, percent(f.mfu)));
   say(fmt::format("{} steps: {}, {:.0f} kWh{}", f.steps, base::human_duration(f.hours * 3600), f.kwh,
                   money_line(p)));
+  say(fmt::format("in it: {} and {}",
+                  times(static_cast<double>(f.evaluations), "evaluation", f.evaluation_seconds),
+                  times(f.saves(), "save", f.save_seconds)));
   if (p.loss)
     say(fmt::format("loss: estimated at {:.2f} ({:.2f} to {:.2f}) by {}", p.loss->estimate.loss,
                     p.loss->estimate.low, p.loss->estimate.high, p.loss->basis));
@@ -66,33 +76,57 @@ void print_head(const Planned& p, const recipe::Recipe& recipe) {
     say(fmt::format("not measured: figures of {} are its maker's and estimates", p.place.device->name));
 }
 
-// What the tariff means for this run, in a sentence.
-void print_tariff(const Planned& p) {
+// What interruptions make of the run; nothing where it is not asked to run on spot machines.
+std::optional<plan::Spot> spot_of(const Planned& p) {
+  const auto price = p.place.price(p.paying.tariff, p.paying.region);
+  if (!price || p.paying.tariff != plan::Tariff::spot) return std::nullopt;
+  const auto hourly = p.place.price(plan::Tariff::on_demand, price->region);
+  const run::Forecast& f = p.forecast;
+  return plan::expect_spot({.hours = f.hours - f.saves() * f.save_seconds / 3600,
+                            .machines = p.place.nodes,
+                            .preemptions_per_day = p.paying.preemptions_per_day,
+                            .save_seconds = f.save_seconds,
+                            .usd_per_hour = price->usd_per_hour,
+                            .on_demand_usd_per_hour = hourly ? hourly->usd_per_hour : 0});
+}
+
+// Hours of use from which a commitment pays off, and of how many; nothing where it is not asked for.
+struct BreakEven {
+  double hours = 0, of = 0;
+};
+std::optional<BreakEven> break_even_of(const Planned& p) {
   const auto price = p.place.price(p.paying.tariff, p.paying.region);
   const auto hourly = p.place.price(plan::Tariff::on_demand, price ? price->region : "");
-  if (!price || !hourly || p.paying.tariff == plan::Tariff::on_demand) return;
+  const bool committed =
+      p.paying.tariff == plan::Tariff::one_year || p.paying.tariff == plan::Tariff::three_years;
+  if (!price || !hourly || !committed) return std::nullopt;
+  const double term = (p.paying.tariff == plan::Tariff::one_year ? 1 : 3) * plan::kHoursOfYear;
+  return BreakEven{plan::break_even_hours(hourly->usd_per_hour, price->usd_per_hour, term), term};
+}
+
+// What the tariff means for this run, in a sentence.
+void print_tariff(const Planned& p) {
+  if (const auto even = break_even_of(p))
+    say(fmt::format("a commitment pays off from {:.0f} hours of use in {} on, of {:.0f}", even->hours,
+                    even->of > plan::kHoursOfYear ? "3 years" : "a year", even->of));
+  const std::optional<plan::Spot> expected = spot_of(p);
+  if (!expected) return;
+  const plan::Spot& spot = *expected;
   const run::Forecast& f = p.forecast;
-  if (p.paying.tariff != plan::Tariff::spot) {
-    const double years = p.paying.tariff == plan::Tariff::one_year ? 1 : 3;
-    say(fmt::format(
-        "a commitment pays off from {:.0f} hours of use in {} on, of {:.0f}",
-        plan::break_even_hours(hourly->usd_per_hour, price->usd_per_hour, years * plan::kHoursOfYear),
-        years == 1 ? "a year" : "3 years", years * plan::kHoursOfYear));
-    return;
-  }
-  const plan::Spot spot = plan::expect_spot({.hours = f.hours,
-                                             .machines = p.place.nodes,
-                                             .preemptions_per_day = p.paying.preemptions_per_day,
-                                             .save_seconds = f.save_seconds,
-                                             .usd_per_hour = price->usd_per_hour,
-                                             .on_demand_usd_per_hour = hourly->usd_per_hour});
-  const double every = spot.save_every_seconds / f.step_seconds;
-  say(fmt::format(
-      "spot, at {} preemptions per machine and day: {:.1f} expected ({:.0f} to {:.0f}), {} in all, {} ({} to "
-      "{}), {} less than on demand; checkpoint.every={:.0f} loses least",
-      p.paying.preemptions_per_day, spot.preemptions, spot.low, spot.high,
-      base::human_duration(spot.hours * 3600), money(spot.usd), money(spot.low_usd), money(spot.high_usd),
-      money(spot.saving()), std::max(1.0, every)));
+  const std::string rate =
+      fmt::format("spot, at {:g} preemptions per machine and day: ", p.paying.preemptions_per_day);
+  if (!spot.ends) return say(rate + "it would never end, for machines go faster than they come back");
+  const double saving = spot.saving();
+  std::string line =
+      fmt::format("{}{:.1f} expected ({:.0f} to {:.0f}), {} in all, {} ({} to {})", rate, spot.preemptions,
+                  spot.low, spot.high, base::human_duration(spot.hours * 3600), money(spot.usd),
+                  money(spot.low_usd), money(spot.high_usd));
+  if (spot.on_demand_usd > 0)
+    line += fmt::format(", {} {} than on demand", money(std::abs(saving)), saving < 0 ? "more" : "less");
+  if (spot.save_every_seconds > 0)
+    line += fmt::format("; checkpoint.every={:.0f} loses least",
+                        std::max(1.0, spot.save_every_seconds / f.step_seconds));
+  say(line);
 }
 
 void print_parts(const Planned& p) {
@@ -108,6 +142,10 @@ void print_parts(const Planned& p) {
               f.fits() ? "fits" : "does not fit"});
   const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
   print("\n{}\n{}", time.to_text(terminal), memory.to_text(terminal));
+  if (f.stage_bytes.size() < 2) return;
+  std::vector<std::string> stages;
+  for (const int64_t bytes : f.stage_bytes) stages.push_back(gib(bytes));
+  say(fmt::format("the fullest rank of each stage: {} GiB", base::join(stages, ", ")));
 }
 
 void print_menu(const Planned& p) {
@@ -152,13 +190,19 @@ void print_layouts(const Planned& p) {
     if (!trial.fits || shown++ >= kShownLayouts) break;
     const double usd = cost_of(p, trial.step_seconds);
     const std::string own = trial.candidate.layout.words() == p.forecast.layout ? "this forecast" : "";
-    table.add({trial.candidate.words(), base::human_duration(trial.step_seconds), gib(trial.peak_bytes),
-               usd > 0 ? money(usd) : "-", own});
+    table.add({breakable(trial.candidate.words()), base::human_duration(trial.step_seconds),
+               gib(trial.peak_bytes), usd > 0 ? money(usd) : "-", own});
   }
   print("\n{}", table.to_text(terminal::terminal_of(STDOUT_FILENO)));
 }
 
 }  // namespace
+
+std::string breakable(const std::string& words) {
+  std::string out;
+  for (const char c : words) out += c == ',' ? std::string(", ") : std::string(1, c);
+  return out;
+}
 
 std::string money(double usd) { return base::dollars(usd); }
 
@@ -190,9 +234,10 @@ nlohmann::ordered_json to_json(const Planned& p) {
   using nlohmann::ordered_json;
   const run::Forecast& f = p.forecast;
   ordered_json parts = ordered_json::object(), memory = ordered_json::object(),
-               layouts = ordered_json::array();
+               layouts = ordered_json::array(), stages = ordered_json::array();
   for (const plan::TimePart& part : f.parts) parts[part.name] = part.seconds * 1e3;
   for (const plan::MemoryPart& part : f.memory) memory[part.name] = static_cast<double>(part.bytes) / kGib;
+  for (const int64_t bytes : f.stage_bytes) stages.push_back(static_cast<double>(bytes) / kGib);
   if (p.layouts) {
     for (const plan::Trial& trial : p.layouts->trials) {
       if (!trial.fits) continue;
@@ -226,6 +271,18 @@ nlohmann::ordered_json to_json(const Planned& p) {
                                                  static_cast<double>(f.steps))
                                   : ordered_json(nullptr)},
                     {"price", row.price}});
+  ordered_json spot = nullptr, commitment = nullptr;
+  if (const auto even = break_even_of(p))
+    commitment = {{"break_even_hours", even->hours}, {"hours_of_term", even->of}};
+  if (const auto expected = spot_of(p))
+    spot = {{"ends", expected->ends},
+            {"preemptions", expected->preemptions},
+            {"hours", expected->hours},
+            {"usd", expected->usd},
+            {"low_usd", expected->low_usd},
+            {"high_usd", expected->high_usd},
+            {"saving_usd", expected->saving()},
+            {"checkpoint_every", std::ceil(expected->save_every_seconds / f.step_seconds)}};
   ordered_json loss = nullptr;
   if (p.loss)
     loss = {{"estimate", p.loss->estimate.loss},
@@ -242,13 +299,18 @@ nlohmann::ordered_json to_json(const Planned& p) {
           {"parts", parts},
           {"memory_gib", static_cast<double>(f.peak_bytes) / kGib},
           {"memory", memory},
+          {"memory_gib_by_stage", stages},
           {"available_gib", static_cast<double>(f.available_bytes) / kGib},
           {"fits", f.fits()},
           {"mfu", f.mfu},
           {"tokens_per_s", f.units_per_second()},
           {"steps", f.steps},
+          {"evaluations", {{"times", f.evaluations}, {"ms", f.evaluation_seconds * 1e3}}},
+          {"saves", {{"times", f.saves()}, {"ms", f.save_seconds * 1e3}}},
           {"hours", f.hours},
           {"usd", usd ? ordered_json(*usd) : ordered_json(nullptr)},
+          {"spot", spot},
+          {"commitment", commitment},
           {"kwh", f.kwh},
           {"error", f.error},
           {"measured", p.place.model.measured},

@@ -51,5 +51,7 @@ void print_report(const Planned& planned, const recipe::Recipe& recipe);
 void print_explanation(const Planned& planned);
 
 std::string money(double usd);  // "$1,204", "$0.35"
+// Commas with blanks behind them, where a narrow terminal may break the line.
+std::string breakable(const std::string& words);
 
 }  // namespace lockstep::cli

@@ -34,9 +34,9 @@ Range parse_range(const std::string& words) {
 }
 
 struct Scaled {
-  int ranks = 1;
+  int ranks = 1, nodes = 1;
   std::optional<run::Forecast> weak, strong;  // the batch grows with the ranks; it stays as it is
-  std::string refused;                        // why there is no weak one
+  std::string refused, strong_refused;        // why there is no weak one; no strong one
 };
 
 // The recipe's batch is that of the first.
@@ -73,6 +73,29 @@ double efficiency(const run::Forecast& now, int ranks, const run::Forecast& firs
   return now.units_per_second() / ranks / (first.units_per_second() / first_ranks);
 }
 
+// Between which rows the efficiency falls most, if that is worth a word.
+std::string bend(const std::vector<Scaled>& rows) {
+  constexpr double kWorthAWord = 0.03;
+  const Scaled& first = rows.front();
+  double most = kWorthAWord;
+  std::string found;
+  for (size_t k = 1; k < rows.size(); ++k) {
+    const Scaled &before = rows[k - 1], &now = rows[k];
+    if (!first.weak || !before.weak || !now.weak) continue;
+    const double from = efficiency(*before.weak, before.ranks, *first.weak, first.ranks),
+                 to = efficiency(*now.weak, now.ranks, *first.weak, first.ranks);
+    if (from - to <= most) continue;
+    most = from - to;
+    const std::string waits = waits_for(*now.weak);
+    found =
+        fmt::format("it bends most between {} and {} ranks, from {:.0f} to {:.0f} %{}{}", before.ranks,
+                    now.ranks, from * 100, to * 100,
+                    before.nodes == 1 && now.nodes > 1 ? ", where the network between machines begins" : "",
+                    waits.empty() ? "" : "; then ranks wait: " + waits);
+  }
+  return found;
+}
+
 void print_table(const std::vector<Scaled>& rows) {
   terminal::Table table({"ranks", "weak step", "weak", "", "strong step", "strong", "what is waited for"});
   for (const size_t column : {0, 1, 2, 4, 5}) table.align_right(column);
@@ -85,6 +108,7 @@ void print_table(const std::vector<Scaled>& rows) {
       cells[2] = fmt::format("{:.0f} %", share * 100);
       cells[3] = std::string(static_cast<size_t>(std::clamp(share, 0.0, 1.0) * 20 + 0.5), '#');
       cells[6] = waits_for(*row.weak);
+      if (!row.weak->fits()) cells[6] = cells[6].empty() ? "does not fit" : "does not fit; " + cells[6];
     }
     if (row.strong && first.strong) {
       cells[4] = base::human_duration(row.strong->step_seconds);
@@ -92,11 +116,28 @@ void print_table(const std::vector<Scaled>& rows) {
     }
     table.add(cells);
   }
-  print(
-      "{}\nweak: the batch grows with the ranks, tokens per second and rank against the first row; strong: "
-      "the "
-      "recipe's batch, times as fast as the first row\n",
-      table.to_text(terminal::terminal_of(STDOUT_FILENO)));
+  const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
+  print("{}\n", table.to_text(terminal));
+  if (const std::string where = bend(rows); !where.empty())
+    print("{}\n", base::hanging(where, terminal.width, 2));
+  const auto ended = std::find_if(rows.begin(), rows.end(), [](const Scaled& row) { return !row.strong; });
+  if (ended != rows.end() && ended->weak)
+    print("{}\n", base::hanging(fmt::format("strong scaling ends before {} ranks: {}", ended->ranks,
+                                            ended->strong_refused),
+                                terminal.width, 2));
+  print("{}\n",
+        base::hanging("weak: the batch grows with the ranks, tokens per second and rank against the first "
+                      "row; strong: the recipe's batch, times as fast as the first row",
+                      terminal.width, 2));
+}
+
+// A part of one machine has its links and the whole of its price.
+plan::Place so_many_of(const plan::Place& place, int ranks) {
+  if (place.row == nullptr || ranks >= place.row->devices) return plan::with_ranks(place, ranks);
+  plan::Place part = plan::with_ranks(place, 1);
+  part.ranks = ranks;
+  part.words = fmt::format("{} of {}", ranks, place.row->name);
+  return part;
 }
 
 void print_json(const std::vector<Scaled>& rows) {
@@ -105,12 +146,15 @@ void print_json(const std::vector<Scaled>& rows) {
     const auto add = [&](const char* name, const std::optional<run::Forecast>& f) {
       out[name] = nullptr;
       if (f)
-        out[name] = {
-            {"step_ms", f->step_seconds * 1e3}, {"tokens_per_s", f->units_per_second()}, {"mfu", f->mfu}};
+        out[name] = {{"step_ms", f->step_seconds * 1e3},
+                     {"tokens_per_s", f->units_per_second()},
+                     {"mfu", f->mfu},
+                     {"fits", f->fits()}};
     };
     add("weak", row.weak);
     add("strong", row.strong);
     if (!row.refused.empty()) out["refused"] = row.refused;
+    if (!row.strong_refused.empty()) out["strong_refused"] = row.strong_refused;
     print("{}\n", out.dump());
   }
 }
@@ -123,14 +167,13 @@ int plan_scale(const recipe::Resolved& resolved, const plan::Place& place, const
   terminal::LiveLine line(stderr, terminal::terminal_of(STDERR_FILENO));
   std::vector<Scaled> rows;
   for (int64_t ranks = wanted.first; ranks <= wanted.last; ranks *= 2) {
-    const plan::Place there = plan::with_ranks(place, static_cast<int>(ranks));
+    const plan::Place there = so_many_of(place, static_cast<int>(ranks));
     if (!rows.empty() && there.ranks == rows.back().ranks) continue;
     line.update(there.words);
-    Scaled row{.ranks = there.ranks};
+    Scaled row{.ranks = there.ranks, .nodes = there.nodes};
     const int first = rows.empty() ? there.ranks : rows.front().ranks;
     row.weak = attempt(with_batch(resolved, there.ranks / first), there, row.refused);
-    std::string ignored;
-    row.strong = attempt(resolved, there, ignored);
+    row.strong = attempt(resolved, there, row.strong_refused);
     rows.push_back(std::move(row));
   }
   line.finish();

@@ -71,6 +71,22 @@ void take_tokens(recipe::Resolved& resolved, const std::string& words) {
   resolved.recipe.run.steps = static_cast<int64_t>(steps);
 }
 
+// Before a long search for what no machine has a price of.
+void check_region(const ShopWish& wish) {
+  if (wish.region.empty()) return;
+  std::vector<std::string> regions;
+  for (const plan::MachineRow& row : plan::catalogue().machines) {
+    if (row.price_in(wish.region) != nullptr) return;
+    for (const plan::RegionPrice& price : row.prices) regions.push_back(price.region);
+  }
+  const std::string near = base::nearest_word(wish.region, regions);
+  throw ConfigError(
+      572,
+      fmt::format("--region {}: the catalogue has no price there{}; `lockstep prices --json` has "
+                  "every region",
+                  base::quoted(wish.region), near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
+}
+
 ShopWish wish_of(const ShopWords& words) {
   ShopWish wish{.preemptions_per_day = words.preemptions, .only = words.only, .region = words.region};
   if (!words.by.empty()) wish.hours = plan::hours_until(words.by, std::time(nullptr));
@@ -93,6 +109,7 @@ ShopWish wish_of(const ShopWords& words) {
   wish.most_machines = static_cast<int>(words.machines);
   wish.quota = read_quotas(words.quota);
   if (words.choose && wish.only.empty()) wish.only = "gcp";
+  check_region(wish);
   return wish;
 }
 

@@ -111,13 +111,6 @@ void print_json(const Swept& swept) {
   print("{}\n", nlohmann::ordered_json{{"tried", swept.tried}, {"rows", rows}, {"refused", refused}}.dump());
 }
 
-// Commas with blanks behind them, where a narrow terminal may break the line.
-std::string breakable(const std::string& words) {
-  std::string out;
-  for (const char c : words) out += c == ',' ? std::string(", ") : std::string(1, c);
-  return out;
-}
-
 void print_chart(const std::vector<const SweepRow*>& best, const terminal::Terminal& terminal) {
   const bool priced =
       std::all_of(best.begin(), best.end(), [](const SweepRow* r) { return r->usd.has_value(); });

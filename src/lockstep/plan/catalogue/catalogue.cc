@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/version.h"
 #include "lockstep/plan/catalogue/built_in.h"
 #include "lockstep/plan/catalogue/profile.h"
 #include "lockstep/plan/catalogue/rows.h"
@@ -86,6 +87,7 @@ DeviceRow read_device(Row& row, const Machine& kernels) {
   m.between = {row.number("between_gb_s", 0.001, 1e5) * kGiga, row.number("between_us", 0, 1e4) * kMicro};
   m.host_bytes_per_second = row.number("host_gb_s", 0.001, 1e5) * kGiga;
   device.note = row.text_or("note", "");
+  device.build = row.text_or("build", "");
   device.source = source_of(row);
   return device;
 }
@@ -146,6 +148,8 @@ std::optional<Tariff> parse_tariff(std::string_view word) {
   if (word == "three_years" || word == "3y") return Tariff::three_years;
   return std::nullopt;
 }
+
+bool DeviceRow::is_of_another_build() const { return !build.empty() && build != base::kVersion; }
 
 const RegionPrice* MachineRow::price_in(const std::string& region) const {
   const auto found =

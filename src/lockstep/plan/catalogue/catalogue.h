@@ -28,7 +28,9 @@ struct DeviceRow {
   double capability = 0;    // NVIDIA's: 9.0
   Machine model;            // in a node of its usual size
   std::string note;         // "refused by CUDA 13"
+  std::string build;        // that measured it (lockstep bench machine); empty: none did
   Source source;
+  bool is_of_another_build() const;
   bool trains() const { return note.find("not run by Lockstep") == std::string::npos; }
 };
 

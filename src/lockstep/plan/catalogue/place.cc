@@ -8,6 +8,7 @@
 #include "lockstep/base/number.h"
 #include "lockstep/base/round.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/version.h"
 
 namespace lockstep::plan {
 
@@ -41,6 +42,14 @@ std::vector<std::string> names() {
 }
 
 [[noreturn]] void refuse(const std::string& words, const std::vector<Counted>& read) {
+  const bool this_one =
+      std::any_of(read.begin(), read.end(), [](const Counted& c) { return c.name == "this"; });
+  if (this_one) {
+    throw ConfigError(571,
+                      fmt::format("{}: nobody has measured this machine yet; run `lockstep bench machine` "
+                                  "once, which takes some seconds",
+                                  base::quoted(words)));
+  }
   std::string near;
   for (auto one = read.rbegin(); one != read.rend() && near.empty(); ++one)
     near = base::nearest_word(one->name, names());
@@ -81,6 +90,13 @@ Place parse_place(const std::string& words) {
     const DeviceRow* device =
         machine != nullptr ? all.find_device(machine->device) : all.find_device(one.name);
     if (device == nullptr) continue;
+    if (device->is_of_another_build()) {
+      throw ConfigError(
+          576,
+          fmt::format("the profile of {} was measured by Lockstep {}, and this is {}, whose kernels may be "
+                      "faster or slower: measure that machine again with `lockstep bench machine`",
+                      base::quoted(device->name), device->build, base::kVersion));
+    }
     const int64_t ranks = int64_t{one.count} * (machine != nullptr ? machine->devices : 1);
     if (one.count < 1 || ranks > kMostRanks) {
       throw ConfigError(571, fmt::format("{}: expected 1 to {} devices", base::quoted(given), kMostRanks));

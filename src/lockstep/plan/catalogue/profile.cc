@@ -71,7 +71,7 @@ std::string profile_text(const Profile& profile) {
   number("between_gb_s", m.between.bytes_per_second / 1e9);
   number("between_us", m.between.latency_seconds * 1e6);
   number("host_gb_s", m.host_bytes_per_second / 1e9);
-  return text + from;
+  return text + fmt::format("build = {}\n", recipe::toml_string(profile.build)) + from;
 }
 
 }  // namespace lockstep::plan

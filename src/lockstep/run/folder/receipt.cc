@@ -54,21 +54,25 @@ double percentile(std::vector<double> values, double share) {
 
 }  // namespace
 
-void write_forecast(const std::string& folder, const Forecast& f, const std::string& machine, bool measured) {
-  ordered_json parts = ordered_json::object(), memory = ordered_json::object();
+void write_forecast(const std::string& folder, const Forecast& f, const ForecastFor& what) {
+  ordered_json parts = ordered_json::object(), memory = ordered_json::object(),
+               verbs = ordered_json::object();
+  for (const plan::TimePart& part : f.verbs) verbs[part.name] = part.seconds * 1e3;
   for (const plan::TimePart& part : f.parts) parts[part.name] = part.seconds * 1e3;
   for (const plan::MemoryPart& part : f.memory) memory[part.name] = static_cast<double>(part.bytes) / kGib;
-  const ordered_json text{{"machine", machine},
-                          {"measured", measured},
+  const ordered_json text{{"machine", what.machine},
+                          {"measured", what.measured},
                           {"layout", f.layout},
                           {"step_ms", f.step_seconds * 1e3},
                           {"parts", parts},
+                          {"verbs", verbs},
                           {"memory_gib", static_cast<double>(f.peak_bytes) / kGib},
                           {"memory", memory},
                           {"mfu", f.mfu},
                           {"tokens_per_s", f.units_per_second()},
                           {"steps", f.steps},
                           {"hours", f.hours},
+                          {"usd_per_hour", what.usd_per_hour},
                           {"error", f.error}};
   base::write_file_durable(folder + "/forecast.json", text.dump(2) + "\n");
 }
@@ -97,8 +101,16 @@ Receipt compare_with_forecast(const std::string& folder, Logged logged) {
     receipt.run = fs::path(folder).lexically_normal().parent_path().filename().string();
   receipt.predicted_step_ms = number("step_ms");
   receipt.predicted_memory_gib = number("memory_gib");
-  receipt.machine = forecast.value("machine", "");
-  receipt.measured = forecast.value("measured", false);
+  const auto found = [&](const char* key) { return forecast.contains(key) ? forecast[key] : json(); };
+  if (const json machine = found("machine"); machine.is_string())
+    receipt.machine = machine.get<std::string>();
+  receipt.measured = found("measured") == json(true);
+  if (const json usd = found("usd_per_hour"); usd.is_number()) receipt.usd_per_hour = usd.get<double>();
+  if (const json verbs = found("verbs"); verbs.is_object()) {
+    for (const auto& [verb, ms] : verbs.items()) {
+      if (ms.is_number()) receipt.verbs.emplace_back(verb, ms.get<double>());
+    }
+  }
   leave_out_warm_up(logged.step_ms);
   if (logged.step_ms.empty())
     throw base::ConfigError(573, fmt::format("{} has no timed step yet; let it train for a while", folder));

@@ -6,14 +6,19 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/run/session/forecast.h"
 
 namespace lockstep::run {
 
-void write_forecast(const std::string& folder, const Forecast& forecast, const std::string& machine,
-                    bool measured);
+struct ForecastFor {
+  std::string machine;
+  bool measured = false;    // the machine; false: a guess was made of it
+  double usd_per_hour = 0;  // of all machines; 0: nobody has said
+};
+void write_forecast(const std::string& folder, const Forecast& forecast, const ForecastFor& what);
 
 struct Receipt {
   std::string run, machine;
@@ -21,10 +26,14 @@ struct Receipt {
   int64_t steps = 0;      // that were timed
   double predicted_step_ms = 0, actual_step_ms = 0;
   double predicted_memory_gib = 0, actual_memory_gib = 0;
-  double predicted_hours = 0, actual_hours = 0;  // of the steps that were done
-  double data_wait_ms = 0;                       // median of a step
-  double spread = 0;                             // the ninetieth percentile over the median
+  double predicted_hours = 0, actual_hours = 0;            // of the steps that were done
+  double usd_per_hour = 0;                                 // 0: not known
+  std::vector<std::pair<std::string, double>> verbs = {};  // of a step, milliseconds as forecast
+  double data_wait_ms = 0;                                 // median of a step
+  double spread = 0;                                       // the ninetieth percentile over the median
   double step_error() const { return predicted_step_ms / actual_step_ms - 1; }
+  double predicted_usd() const { return usd_per_hour * predicted_hours; }
+  double actual_usd() const { return usd_per_hour * actual_hours; }
   double memory_error() const { return predicted_memory_gib / actual_memory_gib - 1; }
   std::string why() const;  // a sentence: what explains the difference; empty where there is hardly any
 };

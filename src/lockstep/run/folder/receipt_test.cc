@@ -31,7 +31,7 @@ void write_metrics(const std::string& folder, const std::vector<double>& step_ms
 
 TEST(Receipt, ComparesTheForecastWithTheMedianStep) {
   const base::TemporaryFolder folder;
-  write_forecast(folder.path(), forecast_of(90, 1.98), "a machine", true);
+  write_forecast(folder.path(), forecast_of(90, 1.98), {"a machine", true});
   write_metrics(folder.path(), {900, 100, 100, 101, 99, 100, 100, 100, 100, 100}, 0);
   const Receipt r = read_receipt(folder.path());
   EXPECT_EQ(r.steps, 9);  // without the first
@@ -39,6 +39,23 @@ TEST(Receipt, ComparesTheForecastWithTheMedianStep) {
   EXPECT_NEAR(r.step_error(), -0.1, 1e-9);
   EXPECT_NEAR(r.memory_error(), -0.01, 1e-6);
   EXPECT_NE(receipt_line(r).find("-10.0 %"), std::string::npos) << receipt_line(r);
+}
+
+TEST(Receipt, HasPartsAndMoney) {
+  const base::TemporaryFolder folder;
+  Forecast f = forecast_of(90, 1.98);
+  f.verbs = {{"backward_input", 0.06}, {"communication", 0.03}};
+  write_forecast(folder.path(), f, {.machine = "a machine", .measured = true, .usd_per_hour = 36});
+  write_metrics(folder.path(), {900, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100}, 0);
+  const Receipt r = read_receipt(folder.path());
+  ASSERT_EQ(r.verbs.size(), 2u);
+  EXPECT_DOUBLE_EQ(r.verbs[0].second + r.verbs[1].second, 90);
+  EXPECT_NEAR(r.actual_usd(), 10 * 0.1 * 36 / 3600, 1e-12);
+  EXPECT_NEAR(r.predicted_usd() / r.actual_usd(), 0.9, 1e-9);
+  // Of another version, or damaged in what only explains: the rest counts.
+  std::ofstream(folder.path() + "/forecast.json")
+      << R"({"step_ms": 90, "memory_gib": 1, "machine": 5, "measured": "yes", "verbs": [], "usd_per_hour": null})";
+  EXPECT_TRUE(read_receipt(folder.path()).verbs.empty());
 }
 
 TEST(Receipt, SaysWhyTheyDiffer) {
@@ -58,7 +75,7 @@ TEST(Receipt, SaysWhyTheyDiffer) {
                                          {true, 60, 0, even, "slower than the profile"},
                                          {true, 160, 0, even, "busier time"}}) {
     const base::TemporaryFolder folder;
-    write_forecast(folder.path(), forecast_of(row.predicted, 2), "a machine", row.measured);
+    write_forecast(folder.path(), forecast_of(row.predicted, 2), {"a machine", row.measured});
     write_metrics(folder.path(), row.steps, row.wait);
     const std::string why = read_receipt(folder.path()).why();
     if (*row.why == 0) {
@@ -82,7 +99,7 @@ TEST(Receipt, RefusesWhatIsNoRun) {
   EXPECT_EQ(number(), 573);  // no forecast
   std::ofstream(folder.path() + "/forecast.json") << "{\"step_ms\": \"many\"}";
   EXPECT_EQ(number(), 573);  // damaged
-  write_forecast(folder.path(), forecast_of(1, 1), "", true);
+  write_forecast(folder.path(), forecast_of(1, 1), {"", true});
   EXPECT_EQ(number(), 573);  // no steps
 }
 

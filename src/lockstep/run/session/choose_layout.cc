@@ -6,6 +6,7 @@
 #include <map>
 
 #include "lockstep/base/beside.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/mesh.h"
 #include "lockstep/plan/choose.h"
@@ -162,6 +163,7 @@ plan::Compiled compile_all(const Plan& plan, const OtherStep* step, Sizes sizes)
   for (OneList& one : made) {
     if (one.peak_bytes > compiled.peak_bytes)
       compiled.peak_bytes = one.peak_bytes, compiled.memory = std::move(one.memory);
+    compiled.peaks.push_back(one.peak_bytes);
     compiled.world.programs.push_back(one.program.get());
     compiled.programs.push_back(std::move(one.program));
   }
@@ -202,11 +204,51 @@ plan::Compiled view_of(const std::shared_ptr<const plan::Compiled>& shared) {
   return {.programs = {},
           .world = shared->world,
           .peak_bytes = shared->peak_bytes,
+          .peaks = shared->peaks,
           .memory = shared->memory,
           .kept = shared};
 }
 
 }  // namespace
+
+namespace {
+
+// What all ranks of a model hold together, however they share it.
+struct Held {
+  int64_t state = 0, weights = 0;  // masters and moments; what products read
+};
+
+Held held_by(const Plan& whole) {
+  Held held;
+  for (const auto& [kind, bytes] : whole.memory.persistent_by_kind) {
+    using Kind = program::BufferKind;
+    if (kind == Kind::master || kind == Kind::optimizer) held.state += bytes;
+    if (kind == Kind::compute || kind == Kind::frozen || kind == Kind::quantized) held.weights += bytes;
+  }
+  return held;
+}
+
+// The mean over tensor ranks and stages; the fullest rank has no less.
+int64_t least_bytes(const Held& held, const plan::Layout& layout, std::optional<int> shard) {
+  const int64_t parts = int64_t{layout.tensor} * layout.pipeline;
+  const int64_t shares = std::max(1, std::min(shard.value_or(layout.data), layout.data));
+  return held.state / (parts * (layout.zero >= 1 ? shares : 1)) +
+         held.weights / (parts * (layout.zero == 3 ? shares : 1));
+}
+
+}  // namespace
+
+Plan whole_plan(recipe::Resolved resolved, const Own& own, PlanOptions options) {
+  plan::take_layout_off(resolved.recipe);
+  resolved.recipe.parallel.automatic = false;
+  resolved.recipe.batch.global = 1;
+  resolved.recipe.batch.slices = resolved.recipe.batch.strands = 1;
+  options.must_fit = options.proves = false;
+  options.seat.rank = 0;
+  options.seat.world = 1;
+  options.per_node = 0;
+  return make_plan(std::move(resolved), own, options);
+}
 
 plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& search,
                             const PlanOptions& options, const Own& own) {
@@ -234,6 +276,14 @@ plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& sear
   look.must_fit = look.proves = false;
   look.seat.rank = 0;
   look.may_shrink = question.ranks <= kShrinkRanks && !search.simple;
+  // A recipe that is impossible on one rank may be possible on others.
+  try {
+    question.least_bytes = [held = held_by(whole_plan(resolved, own, options)),
+                            shard = question.shard](const plan::Candidate& candidate) {
+      return least_bytes(held, candidate.layout, shard);
+    };
+  } catch (const base::ConfigError&) {
+  }
   return plan::choose(question, [&](const plan::Candidate& candidate) {
     recipe::Resolved tried = resolved;
     tried.recipe.parallel.automatic = false;
@@ -278,16 +328,7 @@ void take_layout(recipe::Resolved& resolved, const plan::Candidate& candidate) {
 std::string choose_layout(recipe::Resolved& resolved, const PlanOptions& options, const Own& own) {
   if (!resolved.recipe.parallel.automatic) return "";
   // The machine and its memory, from one rank's plan: of one sample, for all of them would be a long list.
-  recipe::Resolved one = resolved;
-  plan::take_layout_off(one.recipe);
-  one.recipe.parallel.automatic = false;
-  one.recipe.batch.global = 1;
-  one.recipe.batch.slices = one.recipe.batch.strands = 1;
-  PlanOptions alone = options;
-  alone.must_fit = false;
-  alone.seat.rank = 0;
-  alone.seat.world = 1;
-  const Plan here = make_plan(one, own, alone);
+  const Plan here = whole_plan(resolved, own, options);
   const Search search{.machine = plan::this_machine(here.device->id().kind, here.device->properties(),
                                                     options.seat.local_world),
                       .available_bytes = here.available_bytes};

@@ -20,6 +20,9 @@ enum class Sizes : uint8_t { first, estimated, exact };
 plan::Compiled compile_ranks(const Plan& plan, Sizes sizes);
 plan::Compiled compile_ranks(const Plan& plan, const OtherStep& step, Sizes sizes);
 
+// As one rank would hold the model and one sample, in no layout: what is counted of a model is counted there.
+Plan whole_plan(recipe::Resolved resolved, const Own& own, PlanOptions options);
+
 // What was compiled for one machine and serves others: devices of one kind have the same programs, and only
 // their prices differ. `lockstep shop` asks about a hundred machines with a dozen different worlds.
 class Known {

@@ -160,8 +160,20 @@ program::MemoryPlan memory_of(const Plan& plan, const Variant& variant, bool exa
 }
 
 // What decides the memory besides the number of slices.
-std::tuple<int64_t, std::string, DType, bool, int64_t> group_of(const Variant& v) {
-  return {v.strands, v.recompute, v.moments, v.offload, v.logits_chunk};
+using Group = std::tuple<int64_t, std::string, DType, bool, int64_t>;
+Group group_of(const Variant& v) { return {v.strands, v.recompute, v.moments, v.offload, v.logits_chunk}; }
+
+// Weights and moments: without these no variant can do.
+int64_t least_bytes(const Plan& plan, const Variant& v) {
+  using Kind = program::BufferKind;
+  int64_t bytes = 0;
+  for (const auto& [kind, held] : plan.memory.persistent_by_kind) {
+    if (kind == Kind::optimizer)
+      bytes += v.offload ? 0 : v.moments == variant_of(plan).moments ? held : held / 2;
+    if (kind == Kind::master || kind == Kind::compute || kind == Kind::frozen || kind == Kind::quantized)
+      bytes += held;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -173,26 +185,55 @@ bool has_segment(const model::Model& model, const std::string& name) {
   });
 }
 
-std::optional<Fitting> cheapest_fitting(const Plan& plan, const Freedom& freedom, int64_t bytes,
-                                        const std::function<bool(const Variant&)>& wanted) {
-  std::vector<Variant> all = variants_of(plan, freedom);
-  if (wanted) std::erase_if(all, [&](const Variant& v) { return !wanted(v); });
-  // More slices never need more: where the most of a group are too much, its others need not be tried.
-  std::map<decltype(group_of(all[0])), const Variant*> smallest;
-  for (const Variant& v : all) {
-    const Variant*& one = smallest[group_of(v)];
-    if (one == nullptr || one->slices < v.slices) one = &v;
+class FittingSearch::Body {
+ public:
+  Body(const Plan& plan, int64_t bytes) : plan_(plan), bytes_(bytes) {}
+
+  std::optional<Fitting> cheapest(const Freedom& freedom, const std::function<bool(const Variant&)>& wanted) {
+    std::vector<Variant> all = variants_of(plan_, freedom);
+    std::erase_if(all,
+                  [&](const Variant& v) { return (wanted && !wanted(v)) || least_bytes(plan_, v) > bytes_; });
+    // More slices never need more: where the most of a group are too much, its others need not be tried.
+    std::map<Group, const Variant*> smallest;
+    for (const Variant& v : all) {
+      const Variant*& one = smallest[group_of(v)];
+      if (one == nullptr || one->slices < v.slices) one = &v;
+    }
+    for (const Variant& v : all) {
+      if (is_too_much(*smallest[group_of(v)]) || is_too_much(v)) continue;
+      const program::MemoryPlan memory = memory_of(v, true);
+      if (memory.peak_bytes() <= bytes_) return Fitting{v, memory};
+    }
+    return std::nullopt;
   }
-  std::map<decltype(group_of(all[0])), bool> hopeless;
-  for (const Variant& v : all) {
-    const auto group = group_of(v);
-    if (!hopeless.contains(group))
-      hopeless[group] = memory_of(plan, *smallest[group], false).peak_bytes() > bytes;
-    if (hopeless[group] || memory_of(plan, v, false).peak_bytes() > bytes) continue;
-    const program::MemoryPlan memory = memory_of(plan, v, true);
-    if (memory.peak_bytes() <= bytes) return Fitting{v, memory};
+
+  int compiled() const { return static_cast<int>(known_.size()); }
+
+ private:
+  bool is_too_much(const Variant& v) { return memory_of(v, false).peak_bytes() > bytes_; }
+
+  const program::MemoryPlan& memory_of(const Variant& v, bool exactly) {
+    const auto key = std::tuple(group_of(v), v.slices, exactly);
+    const auto found = known_.find(key);
+    return found != known_.end() ? found->second
+                                 : known_.emplace(key, run::memory_of(plan_, v, exactly)).first->second;
   }
-  return std::nullopt;
+
+  const Plan& plan_;
+  int64_t bytes_;
+  std::map<std::tuple<Group, int64_t, bool>, program::MemoryPlan> known_;
+};
+
+FittingSearch::FittingSearch(const Plan& plan, int64_t bytes) : body_(std::make_unique<Body>(plan, bytes)) {}
+FittingSearch::~FittingSearch() = default;
+std::optional<Fitting> FittingSearch::cheapest(const Freedom& freedom,
+                                               const std::function<bool(const Variant&)>& wanted) {
+  return body_->cheapest(freedom, wanted);
+}
+int FittingSearch::compiled() const { return body_->compiled(); }
+
+std::optional<Fitting> cheapest_fitting(const Plan& plan, const Freedom& freedom, int64_t bytes) {
+  return FittingSearch(plan, bytes).cheapest(freedom);
 }
 
 Least least_memory(const Plan& plan, const Freedom& freedom) {

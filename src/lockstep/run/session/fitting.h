@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,10 +33,27 @@ struct Fitting {
   program::MemoryPlan memory;
 };
 
-// The variant that costs least time among those that need at most `bytes`; nothing when none does. `wanted`:
-// only of those that it likes.
-std::optional<Fitting> cheapest_fitting(const Plan& plan, const Freedom& freedom, int64_t bytes,
-                                        const std::function<bool(const Variant&)>& wanted = {});
+// Looks for variants of one plan that need at most `bytes`, and remembers what it has compiled: its questions
+// have much in common.
+class FittingSearch {
+ public:
+  FittingSearch(const Plan& plan, int64_t bytes);
+  ~FittingSearch();
+  FittingSearch(const FittingSearch&) = delete;
+  FittingSearch& operator=(const FittingSearch&) = delete;
+
+  // The variant that costs least time among those that fit; nothing when none does. `wanted`: only of those
+  // that it likes.
+  std::optional<Fitting> cheapest(const Freedom& freedom,
+                                  const std::function<bool(const Variant&)>& wanted = {});
+  int compiled() const;  // programs so far
+
+ private:
+  class Body;
+  std::unique_ptr<Body> body_;
+};
+
+std::optional<Fitting> cheapest_fitting(const Plan& plan, const Freedom& freedom, int64_t bytes);
 
 // The one that needs least, and how many there are to choose from.
 struct Least {

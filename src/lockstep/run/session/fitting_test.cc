@@ -69,6 +69,21 @@ TEST(Fitting, FindsCombinations) {
   EXPECT_FALSE(cheapest_fitting(plan, kAllFreedom, bytes / 2).has_value());
 }
 
+// Questions about one plan share what was compiled, and what weights alone rule out is not compiled at all.
+TEST(Fitting, CompilesNothingTwiceOrInVain) {
+  const Plan plan = plan_of("");
+  FittingSearch hopeless(plan, plan.memory.persistent_by_kind.at(program::BufferKind::master) - 1);
+  EXPECT_FALSE(hopeless.cheapest(kAllFreedom).has_value());
+  EXPECT_EQ(hopeless.compiled(), 0);
+  const int64_t bytes = least_memory(plan, kAllFreedom).fitting.memory.peak_bytes();
+  FittingSearch tight(plan, bytes * 9 / 10);
+  EXPECT_FALSE(tight.cheapest(kAllFreedom).has_value());
+  const int once = tight.compiled();
+  EXPECT_FALSE(tight.cheapest(kAllFreedom).has_value());
+  EXPECT_EQ(tight.compiled(), once);
+  EXPECT_GT(once, 0);
+}
+
 TEST(Fitting, WhatKeepsTheBitsIsSaidSo) {
   const Plan plan = plan_of("");
   const std::optional<Fitting> found = cheapest_fitting(plan, kSameBits, plan.memory.peak_bytes() * 9 / 10);

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/mesh.h"
 #include "lockstep/plan/price.h"
 #include "lockstep/run/session/choose_layout.h"
 #include "lockstep/run/session/rank_layout.h"
@@ -37,6 +40,18 @@ std::string layout_words(const recipe::Recipe& recipe, const plan::Compiled& com
   return layout.words();
 }
 
+// Of the fullest rank of each pipeline stage.
+std::vector<int64_t> stage_bytes(const Plan& plan, const plan::Compiled& compiled) {
+  std::vector<int64_t> stages(static_cast<size_t>(plan.layout.stages.count), 0);
+  const comm::Mesh mesh = mesh_of(plan.layout.ranks, plan.model->parts, plan.layout.stages);
+  for (int rank = 0; rank < compiled.world.ranks(); ++rank) {
+    const auto list = static_cast<size_t>(compiled.world.program_of[static_cast<size_t>(rank)]);
+    int64_t& stage = stages[static_cast<size_t>(comm::coordinate_of(mesh, rank)[comm::Axis::pipeline])];
+    stage = std::max(stage, compiled.peaks[list]);
+  }
+  return stages;
+}
+
 // What a rank saves goes to its host's memory first; the disk is written beside training.
 double save_seconds(const plan::Compiled& compiled, const plan::Machine& machine) {
   double bytes = 0;
@@ -63,23 +78,11 @@ void add_totals(Forecast& f, const Plan& whole, const plan::Machine& machine, in
   if (whole.model->predicts_tokens)
     f.mfu = whole.model->flops_per_token(recipe.data.seq_len) * f.units_per_second() / peak;
   f.steps = recipe.run.steps;
-  const auto every = static_cast<double>(recipe.checkpoint.every);
-  const double saving = every > 0 ? f.save_seconds / every : 0;
-  f.hours = static_cast<double>(f.steps) * (f.step_seconds + saving) / kSecondsOfHour;
-  f.kwh = f.hours * ranks * machine.watts * kHostWatts / 1000;
+  f.save_steps = recipe.checkpoint.every, f.save_minutes = recipe.checkpoint.minutes;
+  f.evaluations = 1 + (recipe.log.eval_every > 0 ? (f.steps - 1) / recipe.log.eval_every : 0);
+  f.watts = ranks * machine.watts * kHostWatts;
+  f.take_step(f.step_seconds);
   f.error = machine.error;
-}
-
-Plan whole_plan(const recipe::Resolved& resolved, const plan::Place& place) {
-  recipe::Resolved one = resolved;
-  plan::take_layout_off(one.recipe);
-  one.recipe.parallel.automatic = false;
-  one.recipe.batch.global = 1;
-  one.recipe.batch.slices = one.recipe.batch.strands = 1;
-  PlanOptions options = options_for(plan::with_ranks(place, 1));
-  options.seat = {};
-  options.per_node = 0;
-  return make_plan(std::move(one), {}, options);
 }
 
 }  // namespace
@@ -88,6 +91,20 @@ double Forecast::part(const std::string& name) const {
   const auto found =
       std::find_if(parts.begin(), parts.end(), [&](const plan::TimePart& p) { return p.name == name; });
   return found == parts.end() ? 0 : found->seconds;
+}
+
+// One at the end, whatever comes before.
+double Forecast::saves() const {
+  const double every = save_steps > 0 ? static_cast<double>(save_steps) * step_seconds : save_minutes * 60;
+  return 1 + (every > 0 ? std::floor(static_cast<double>(steps - 1) * step_seconds / every) : 0);
+}
+
+void Forecast::take_step(double seconds) {
+  step_seconds = seconds;
+  hours = (static_cast<double>(steps) * step_seconds + saves() * save_seconds +
+           static_cast<double>(evaluations) * evaluation_seconds) /
+          kSecondsOfHour;
+  kwh = hours * watts / 1000;
 }
 
 device::Absent absent_of(const plan::DeviceRow& device, const plan::Machine& model) {
@@ -100,6 +117,7 @@ device::Absent absent_of(const plan::DeviceRow& device, const plan::Machine& mod
   p.fast_bf16 = device.maker != "cpu" && (!nvidia || device.capability >= 8.0);
   p.fast_fp16 = device.maker != "cpu";
   p.fp8 = model.flops_fp8 > 0;
+  if (nvidia) p.instruction_set = fmt::format("sm_{:.0f}", device.capability * 10);
   return {device.maker == "cpu" ? device::Kind::cpu : device::Kind::cuda, p};
 }
 
@@ -117,18 +135,45 @@ PlanOptions options_for(const plan::Place& place) {
 
 namespace {
 
-Forecast walk_step(const Plan& plan, const plan::Compiled& compiled, plan::Machine machine) {
-  machine.tf32 = plan.recipe().precision.tf32;
-  const plan::Walk walk = plan::simulate(compiled.world, plan::price_on(machine, compiled.world),
-                                         {.apart = plan::apart_on(machine, compiled.world)});
+plan::Walk walk_on(const plan::Machine& machine, const plan::World& world) {
+  plan::Walk walk =
+      plan::simulate(world, plan::price_on(machine, world), {.apart = plan::apart_on(machine, world)});
   LS_ASSERT(walk.problems.empty(), base::join(walk.problems, "; "));
+  return walk;
+}
+
+// The programs of a step and of an evaluation's turn.
+struct Compiled {
+  plan::Compiled step, evaluation;
+};
+
+// As run/loop/evaluate.h goes: a slice at a time, forward alone, and data ranks take turns.
+Compiled compile_both(const Plan& plan) {
+  OtherStep evaluation{.layout = plan.layout};
+  evaluation.layout.slices = evaluation.layout.strands = 1;
+  evaluation.layout.training = false;
+  return {compile_ranks(plan, Sizes::exact), compile_ranks(plan, evaluation, Sizes::first)};
+}
+
+double evaluation_seconds(const Plan& plan, const plan::Compiled& turn, const plan::Machine& machine) {
+  const int64_t turns = base::divide_up(plan.recipe().log.eval_batches, plan.layout.ranks.width());
+  return static_cast<double>(turns) * walk_on(machine, turn.world).step_seconds;
+}
+
+Forecast walk_step(const Plan& plan, const Compiled& both, plan::Machine machine) {
+  const plan::Compiled& compiled = both.step;
+  machine.tf32 = plan.recipe().precision.tf32;
+  const plan::Walk walk = walk_on(machine, compiled.world);
   return {.layout = layout_words(plan.recipe(), compiled, plan),
           .precision = plan.recipe().precision.compute,
           .recompute = plan.recipe().memory.recompute,
           .step_seconds = walk.step_seconds,
           .parts = plan::time_parts(compiled.world, walk, machine),
+          .verbs = plan::verb_parts(compiled.world, walk),
           .save_seconds = save_seconds(compiled, machine),
+          .evaluation_seconds = evaluation_seconds(plan, both.evaluation, machine),
           .memory = compiled.memory,
+          .stage_bytes = stage_bytes(plan, compiled),
           .peak_bytes = compiled.peak_bytes,
           .available_bytes = plan.available_bytes,
           .units_per_step = static_cast<double>(plan.units_per_step())};
@@ -141,16 +186,18 @@ namespace {
 // All that a forecast needs but the machine.
 struct Step {
   Plan plan, whole;
-  plan::Compiled compiled;
+  Compiled compiled;
 };
 
 std::shared_ptr<const Step> step_of(const recipe::Resolved& resolved, const plan::Place& place, bool proves) {
   PlanOptions options = options_for(place);
   options.proves = proves;
   Plan plan = make_plan(resolved, {}, options);
-  plan::Compiled compiled = compile_ranks(plan, Sizes::exact);
+  Compiled compiled = compile_both(plan);
+  PlanOptions alone = options;
+  alone.seat = {};
   return std::make_shared<const Step>(
-      Step{std::move(plan), whole_plan(resolved, place), std::move(compiled)});
+      Step{std::move(plan), whole_plan(resolved, {}, alone), std::move(compiled)});
 }
 
 std::shared_ptr<const Step> known_step(const recipe::Resolved& resolved, const plan::Place& place,
@@ -163,7 +210,7 @@ std::shared_ptr<const Step> known_step(const recipe::Resolved& resolved, const p
   if (auto found = known.find<Step>(key)) return found;
   auto step = step_of(resolved, place, false);  // it is one of many
   int64_t instructions = 0;
-  for (const auto& program : step->compiled.programs)
+  for (const auto& program : step->compiled.step.programs)
     instructions += static_cast<int64_t>(program->instructions.size());
   known.keep(key, step, instructions);
   return step;
@@ -182,14 +229,14 @@ Forecast forecast(const recipe::Resolved& resolved, const plan::Place& place, Kn
 Here this_place(const Plan& plan) {
   const int ranks_here = plan.seat.local_world;
   if (const plan::DeviceRow* row = plan::catalogue().find_device("this")) {
-    const bool same = row->title == plan.device->properties().name;
+    const bool same = row->title == plan.device->properties().name && !row->is_of_another_build();
     if (same) return {plan::shared_by(row->model, plan.device->id().kind, ranks_here), true};
   }
   return {plan::this_machine(plan.device->id().kind, plan.device->properties(), ranks_here), false};
 }
 
 Forecast forecast_here(const Plan& plan, const Here& here) {
-  Forecast f = walk_step(plan, compile_ranks(plan, Sizes::exact), here.machine);
+  Forecast f = walk_step(plan, compile_both(plan), here.machine);
   add_totals(f, plan, here.machine, plan.seat.world);
   return f;
 }

@@ -22,20 +22,29 @@ struct Forecast {
   std::string layout;  // "data=8,zero=3"
   std::string precision, recompute;
   double step_seconds = 0;
-  std::vector<plan::TimePart> parts;     // they add up to the step
-  double save_seconds = 0;               // of one checkpoint: for so long it holds the run up
+  std::vector<plan::TimePart> parts;  // they add up to the step
+  std::vector<plan::TimePart> verbs;  // so do these: as the marks of a real run tell it
+  double save_seconds = 0;            // of one checkpoint: for so long it holds the run up
+  int64_t save_steps = 0;             // between saves; 0: as many minutes
+  double save_minutes = 0;            // 0: only at the end
+  double evaluation_seconds = 0;      // of one, on the slices that the recipe holds out
+  int64_t evaluations = 0;
   std::vector<plan::MemoryPart> memory;  // of the fullest rank
+  std::vector<int64_t> stage_bytes;      // of the fullest rank of each pipeline stage
   int64_t peak_bytes = 0, available_bytes = 0;
   int64_t parameters = 0, steps = 0;
   int64_t checkpoint_bytes = 0;  // of one checkpoint: weights in fp32 and the optimizer's moments
   double units_per_step = 0;     // tokens, or samples
   const char* unit = "tokens";
   double mfu = 0;
-  double hours = 0, kwh = 0;  // to the end, saves included
+  double watts = 0;           // of all machines
+  double hours = 0, kwh = 0;  // to the end, with saves and evaluations
   double error = 0.2;         // the share by which it may well be off
   bool fits() const { return peak_bytes <= available_bytes; }
   double units_per_second() const { return step_seconds > 0 ? units_per_step / step_seconds : 0; }
   double part(const std::string& name) const;  // seconds; 0: there is none
+  double saves() const;                        // how many
+  void take_step(double seconds);              // another step's time; hours and energy follow
 };
 
 // How a plan for that place is made: of a device that is not here.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -60,6 +61,11 @@ TEST(Forecast, PartsAddUp) {
     const double parts = std::accumulate(f.parts.begin(), f.parts.end(), 0.0,
                                          [](double sum, const plan::TimePart& p) { return sum + p.seconds; });
     EXPECT_NEAR(parts / f.step_seconds, 1, 1e-6) << layout;
+    const double verbs = std::accumulate(f.verbs.begin(), f.verbs.end(), 0.0,
+                                         [](double sum, const plan::TimePart& p) { return sum + p.seconds; });
+    EXPECT_NEAR(verbs / f.step_seconds, 1, 1e-6) << layout;
+    ASSERT_EQ(f.stage_bytes.size(), std::string(layout) == "parallel.pipeline=2" ? 2u : 1u) << layout;
+    EXPECT_EQ(*std::max_element(f.stage_bytes.begin(), f.stage_bytes.end()), f.peak_bytes) << layout;
     const int64_t bytes =
         std::accumulate(f.memory.begin(), f.memory.end(), int64_t{0},
                         [](int64_t sum, const plan::MemoryPart& p) { return sum + p.bytes; });
@@ -81,6 +87,27 @@ TEST(Forecast, MoreOrFasterDevicesTakeLessTime) {
   EXPECT_GT(of("a2-highgpu-8g x 4", words).step_seconds, of("32xA100-40GB", words).step_seconds);
   EXPECT_FALSE(
       of("T4", {"model.family=llama", "model.preset=8b", "data.seq_len=2048", "batch.global=1"}).fits());
+}
+
+// Evaluations are forward alone, a slice at a time, and data ranks take turns; saves come by steps or by
+// minutes.
+TEST(Forecast, HoursHaveEvaluationsAndSaves) {
+  const std::vector<std::string> words{"model.family=llama", "model.preset=1b",    "data.seq_len=2048",
+                                       "batch.global=32",    "batch.slices=32",    "batch.strands=32",
+                                       "run.steps=1000",     "log.eval_every=100", "log.eval_batches=32",
+                                       "checkpoint.every=50"};
+  const Forecast f = of("A100", words);
+  EXPECT_EQ(f.evaluations, 10);
+  EXPECT_EQ(f.saves(), 20);
+  // As many slices as a step has, without the backward pass.
+  EXPECT_NEAR(f.evaluation_seconds / f.step_seconds, 1.0 / 3, 0.06);
+  EXPECT_NEAR(f.hours * 3600, 1000 * f.step_seconds + 10 * f.evaluation_seconds + 20 * f.save_seconds,
+              1e-6 * f.hours * 3600);
+  EXPECT_NEAR(of("8xA100", words).evaluation_seconds / f.evaluation_seconds, 1.0 / 8, 0.01);
+  std::vector<std::string> by_time = words;
+  by_time.back() = "checkpoint.minutes=10";
+  const Forecast timed = of("A100", by_time);
+  EXPECT_EQ(timed.saves(), 1 + std::floor(999 * timed.step_seconds / 600));
 }
 
 // Programs that were compiled for one machine serve the next: the same forecasts and layouts as alone.

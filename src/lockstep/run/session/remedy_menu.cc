@@ -55,8 +55,9 @@ std::vector<MenuRow> remedy_menu(const Plan& plan, int64_t available, const plan
       return before.slices != now.slices && v.slices >= before.slices && v.strands == before.strands;
     });
   };
+  FittingSearch search(plan, available);
   for (const Freedom& freedom : kFreedoms) {
-    const std::optional<Fitting> found = cheapest_fitting(plan, freedom, available, is_new);
+    const std::optional<Fitting> found = search.cheapest(freedom, is_new);
     if (!found) continue;
     offered.push_back(found->variant);
     MenuRow row{.change = change_words(plan, found->variant),

@@ -218,7 +218,7 @@ TEST(Api, TheReceiptIsForecastAgainstActual) {
                       {"untimed", forecast, line_of(1, 2), "no timed step"},
                       {"torn", forecast.substr(0, 30), first, "is damaged"},
                       {"list", "[1]", first, "is damaged"},
-                      {"typed", R"({"step_ms":1,"memory_gib":1,"machine":7})", first, "type"},
+                      {"typed", R"({"step_ms":1,"memory_gib":1,"machine":7})", first, ""},  // only a name
                       {"zero", R"({"step_ms":0,"memory_gib":0,"parts":[1],"memory":{"a":"b"}})", first, ""}};
   const Runs runs;
   for (const Row& row : rows) {

@@ -8,6 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/run/folder/receipt.h"
+#include "lockstep/see/receipt_parts.h"
 
 namespace lockstep::see {
 
@@ -53,6 +54,11 @@ json receipt_of(const std::string& folder, const MetricTable& rows) {
                  .memory_gib = memory.empty() ? 0 : *std::max_element(memory.begin(), memory.end())});
     const json forecast =
         json::parse(base::try_read_file(folder + "/forecast.json", kMostText).text, nullptr, false);
+    json by_part = json::array();
+    for (const ReceiptPart& part : receipt_parts(folder, r))
+      by_part.push_back({{"part", part.name},
+                         {"predicted_ms", part.predicted_ms},
+                         {"actual_ms", part.actual_ms ? json(*part.actual_ms) : json()}});
     const bool memory_known = r.actual_memory_gib > 0;
     return {{"machine", r.machine},
             {"measured", r.measured},
@@ -64,6 +70,7 @@ json receipt_of(const std::string& folder, const MetricTable& rows) {
             {"actual_memory_gib", memory_known ? json(r.actual_memory_gib) : json()},
             {"memory_error", memory_known ? or_null(r.memory_error()) : json()},
             {"why", r.why()},
+            {"by_part", by_part},
             {"parts", forecast.is_object() ? parts_of(forecast, "parts") : json::array()},
             {"memory", forecast.is_object() ? parts_of(forecast, "memory") : json::array()}};
   } catch (const std::exception& wrong) {

@@ -23,6 +23,13 @@ function shares(title, parts, whole, text) {
   return make("section", {}, make("h3", {}, title), make("div", { className: "shares" }, ...rows));
 }
 
+// What each kind of work was forecast to take, and took.
+function byPart(one) {
+  const parts = (one.by_part || []).filter((part) => Math.max(part.predicted_ms, part.actual_ms || 0) >= 0.001 * one.actual_step_ms);
+  if (!parts.length) return [];
+  return [grid(["of a step", "forecast", "actual"], parts.map((part) => [part.part, time(part.predicted_ms), time(part.actual_ms)]), "Receipt by part")];
+}
+
 export function receipt(one) {
   if (one.problem) return [make("p", {}, one.problem)];
   const of = one.machine ? ` for ${one.machine}` : "";
@@ -30,6 +37,7 @@ export function receipt(one) {
     grid(["of the run", "forecast", "actual", "difference"], [["time per step", time(one.predicted_step_ms), time(one.actual_step_ms), percent(one.step_error)],
       ["memory", memory(one.predicted_memory_gib), memory(one.actual_memory_gib), percent(one.memory_error)]], "Receipt"),
     make("p", {}, `Median of ${one.steps} steps; forecast${of}.${one.why ? ` Why they differ: ${one.why}.` : ""}`),
+    ...byPart(one),
     make("div", { className: "halves" }, shares("A step, as forecast", one.parts, one.predicted_step_ms, time), shares("Memory, as forecast", one.memory, one.predicted_memory_gib, memory)),
   ];
 }
