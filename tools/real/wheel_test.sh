@@ -19,7 +19,10 @@ make_wheels() {
   for out in one two; do
     python3 "$here/../wheel.py" --build "$build" --out "$work/$out" || return 1
   done
-  cmp "$work"/one/*.whl "$work"/two/*.whl && [[ $(ls "$work/one") == lockstep_trainer-*-py3-none-manylinux_2_28_*.whl ]]
+  local oldest=2_28
+  [[ ! -e $build/src/lockstep/liblockstep_cuda.so ]] || oldest=2_3?  # the CUDA plugin is linked for newer systems
+  # shellcheck disable=SC2053
+  cmp "$work"/one/*.whl "$work"/two/*.whl && [[ $(ls "$work/one") == lockstep_trainer-*-py3-none-manylinux_${oldest}_*.whl ]]
 }
 
 install_it() {

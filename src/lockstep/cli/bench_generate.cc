@@ -28,9 +28,11 @@ run::Plan plan_of(const recipe::RecipeSource& source, int64_t longest) {
   recipe::Recipe& recipe = resolved.recipe;
   recipe.batch.global = 1;
   recipe.batch.slices = recipe.batch.strands = 1;
+  recipe.batch.product_strands = recipe.batch.sequence_strands = 1;  // for training's sums alone
+  recipe.parallel = {};
   recipe.data.pack = false;
   constexpr int64_t kShort = 16;
-  recipe.data.seq_len = std::min(recipe.data.seq_len, kShort);
+  recipe.data.seq_len = std::min({recipe.data.seq_len, kShort, longest});
   if (recipe.model.context.is_auto) recipe.model.context = longest;
   recipe.optim.name = "sgd";
   if (recipe.precision.compute == "fp8") recipe.precision.compute = "bf16";

@@ -24,6 +24,16 @@ TEST(Bench, WrongWordsAreRefused) {
                              });
 }
 
+// Layouts and strands are training's alone.
+TEST(Bench, GeneratingLeavesLayoutsOut) {
+  base::TemporaryFolder folder;
+  expect_rows(folder.path(),
+              {{"$L bench generate model.layers=2 model.hidden=32 model.heads=4 run.device=cpu "
+                "batch.product_strands=2 batch.sequence_strands=2 parallel.tensor=2 "
+                "--prompt-tokens 8 --tokens 4",
+                0, "tokens/s"}});
+}
+
 TEST(Bench, ReadingBatchesIsTimed) {
   base::TemporaryFolder folder;
   expect_rows(folder.path(),

@@ -373,7 +373,9 @@ TEST_P(Contracts, AreNearTheRunWithoutStrands) {
   const size_t steps = rounds ? 2 : one.losses.size();  // in bf16, steps drift apart once they differ
   EXPECT_LT(largest_difference({many.losses.begin(), many.losses.begin() + steps},
                                {one.losses.begin(), one.losses.begin() + steps}),
-            rounds ? 5e-3 : 1e-5);
+            computes(plain, "fp8") ? 2e-2
+            : rounds               ? 5e-3
+                                   : 1e-5);
   EXPECT_LT(largest_difference({many.norms[0]}, {one.norms[0]}), computes(plain, "fp8") ? 1e-1
                                                                  : rounds               ? 2e-2
                                                                                         : 1e-4);

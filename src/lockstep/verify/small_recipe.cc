@@ -67,7 +67,8 @@ void shrink_model(recipe::Recipe& recipe, int64_t data_vocab, int64_t pieces) {
     m.heads = heads;
     m.kv_heads = kv_heads;
     m.hidden = narrow;
-    m.head_dim = std::max<int64_t>(2, narrow * across / hidden / heads / 2 * 2);
+    const int64_t even = std::max<int64_t>(2, unit);  // a rotation turns pairs
+    m.head_dim = std::max(even, narrow * across / hidden / heads / even * even);
     m.ffn = divided_like(ffn, std::max<int64_t>(48, ffn * narrow / hidden), unit);
   }
   if (m.rope_type == "longrope") shrink_factors(m);
@@ -80,7 +81,11 @@ void shrink_run(recipe::Recipe& recipe, int64_t steps, int64_t ranks) {
   recipe.precision.tf32 = false;  // fp32 is compared as fp32
   recipe.run.threads = 1;         // ranks share the cores
   const int64_t alike = divided_like(recipe.data.seq_len, kSequence / 2 + 1, model::product_unit(recipe));
-  recipe.data.seq_len = alike <= 2 * kSequence ? alike : kSequence;
+  // In fp8 each piece of a slice has a multiple of tokens, too.
+  const int64_t pieces = std::max(recipe.batch.sequence_strands, std::min(ranks, kMostRanks));
+  const int64_t least = model::product_unit(recipe) * pieces / kSamplesPerSlice;
+  const bool pieces_fit = model::product_unit(recipe) > 1 && recipe.data.seq_len % least == 0;
+  recipe.data.seq_len = alike <= 2 * kSequence ? alike : pieces_fit ? std::max(kSequence, least) : kSequence;
   recipe.data.workers = 1;
   int64_t slices = kSlices;
   while (slices < ranks) slices *= 2;

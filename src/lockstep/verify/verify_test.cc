@@ -304,6 +304,28 @@ TEST(SmallRecipe, TheSameRanksDivideItsHeadsAndLayers) {
   }
 }
 
+// What fp8 multiplies in the large model, whole and in parts, it multiplies in the small one.
+TEST(SmallRecipe, SizesThatFp8MultipliesStayMultiples) {
+  for (const std::vector<std::string>& sizes :
+       std::vector<std::vector<std::string>>{{"model.family=gemma3", "model.hidden=1152", "model.heads=4",
+                                              "model.kv_heads=1", "model.head_dim=256", "model.ffn=6912"},
+                                             {"model.family=gemma2", "model.hidden=2304", "model.heads=8",
+                                              "model.kv_heads=4", "model.head_dim=256", "model.ffn=9216"},
+                                             {"model.family=llama", "model.hidden=5120", "model.heads=32",
+                                              "model.kv_heads=8", "model.head_dim=128", "model.ffn=14336"}}) {
+    std::vector<std::string> words = {"precision.compute=fp8", "data.seq_len=2048", "model.layers=4"};
+    words.insert(words.end(), sizes.begin(), sizes.end());
+    const recipe::Recipe small = small_recipe(recipe::read_recipe({.overrides = words}), 2, 16).recipe;
+    const recipe::Recipe::Model& m = small.model;
+    for (int64_t ranks = 1; ranks <= m.kv_heads.value; ranks *= 2) {
+      EXPECT_EQ((m.heads + 2 * m.kv_heads.value) * m.head_dim.value % (16 * ranks), 0) << sizes[1];
+      EXPECT_EQ(m.heads * m.head_dim.value % (16 * ranks), 0) << sizes[1];
+      EXPECT_EQ(m.ffn.value % (16 * ranks), 0) << sizes[1];
+    }
+    EXPECT_EQ(small.batch.global / small.batch.slices.value * small.data.seq_len / 16 % 16, 0) << sizes[1];
+  }
+}
+
 TEST(Child, TheSentenceIsFoundInWhatARunSays) {
   EXPECT_EQ(last_sentence("step 1\nlockstep: model.heads is wrong [LS0102]\n\n"),
             "model.heads is wrong [LS0102]");

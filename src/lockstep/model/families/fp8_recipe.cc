@@ -30,9 +30,12 @@ void check_multiple(const ProductSize& one, const Parts& parts = {}) {
                 : fmt::format(" for each of {} {}", ways,
                               parts.fixes_products() ? "product strands (batch.product_strands)"
                                                      : "tensor ranks (parallel.tensor)");
+  int64_t fewer = ways / 2;
+  while (fewer > 0 && one.size % (fewer * kernels::kFp8Multiple) != 0) fewer /= 2;
   throw ConfigError(
       186, fmt::format("precision.compute = \"fp8\" needs sizes that are multiples of {}{}, but {} is {}: {}",
-                       kernels::kFp8Multiple, each, one.what, one.size, one.remedy));
+                       kernels::kFp8Multiple, each, one.what, one.size,
+                       fewer > 0 ? fmt::format("use {} of them, or {}", fewer, one.remedy) : one.remedy));
 }
 
 }  // namespace

@@ -60,6 +60,8 @@ class Pieces : public Segment {
     }
   }
 
+  void decode(const Frame&) const override { LS_ASSERT(false, "texts are continued without pieces"); }
+
   void backward_input(const Frame& f) const override {
     for (int k = 0; k < count_; ++k) one_->backward_input(f.piece(k, count_));
   }

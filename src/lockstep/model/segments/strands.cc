@@ -96,6 +96,8 @@ class Strands : public Segment {
       sum(f, kAddend, name, f.out(name));
   }
 
+  void decode(const Frame&) const override { LS_ASSERT(false, "texts are continued without strands"); }
+
   void backward_input(const Frame& f) const override {
     for (size_t k = 0; k < all_.size(); ++k) {
       Frame own = f.within(all_[k].suffix);

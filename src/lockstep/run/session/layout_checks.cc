@@ -10,6 +10,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/kernels/reduce/sum_addends.h"
 #include "lockstep/model/families/family.h"
+#include "lockstep/model/families/fp8_recipe.h"
 
 namespace lockstep::run {
 
@@ -52,8 +53,13 @@ void check_product_strands(const recipe::Recipe& recipe, const model::Parts& par
     throw ConfigError(161, fmt::format("batch.product_strands = {} {}", strands, why));
   };
   const bool attends = model::find_family(m.family).attends();
-  int64_t common = m.ffn.value;
-  if (attends) common = std::gcd(common, std::gcd(m.heads, m.kv_heads.value));
+  const int64_t unit = model::product_unit(recipe), head = m.head_dim.value;
+  int64_t common = m.ffn.value / unit;
+  if (attends) {
+    common = std::gcd(common, std::gcd(m.heads, m.kv_heads.value));
+    common =
+        std::gcd(common, std::gcd(m.heads * head / unit, (m.heads + 2 * m.kv_heads.value) * head / unit));
+  }
   const std::string ways = "; choose one of " + fitting_strands(common, parts.tensor);
   if ((strands & (strands - 1)) != 0) refuse("is not a power of two" + ways);
   if (strands % parts.tensor != 0)
