@@ -28,6 +28,8 @@ function(lockstep_runs_on_old_systems)
     get_target_property(type ${target} TYPE)
     if(type STREQUAL EXECUTABLE)
       list(APPEND files ${PROJECT_SOURCE_DIR}/cmake/old_system/start.cc)
+    else()  # else what nobody has would be asked for without a version, and found wherever it was compiled
+      target_link_options(${target} PRIVATE LINKER:-z,defs)
     endif()
     target_sources(${target} PRIVATE ${files})
     set_source_files_properties(${files} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
