@@ -76,7 +76,7 @@ std::vector<LinkNow> NetworkWatch::look(Clock::time_point now) {
   std::vector<LinkNow> links;
   for (const auto& [name, one] : counts) {
     const auto last = before_.find(name);
-    // A counter that went back began again: the interface was taken away and made anew.
+    // A counter that went back began again: the interface was taken away and made again.
     if (seconds <= 0 || last == before_.end() || one.sent < last->second.sent ||
         one.received < last->second.received)
       continue;

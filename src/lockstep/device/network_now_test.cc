@@ -54,7 +54,7 @@ TEST(NetworkNow, RatesSinceTheLookBefore) {
   EXPECT_EQ(links[1].sent, 2000);
   EXPECT_EQ(links[1].received, 1);
   EXPECT_EQ(links[1].capacity, 125e6);
-  kernel.interface("eth0", "10", "10");  // made anew
+  kernel.interface("eth0", "10", "10");  // made again
   kernel.interface("wlan0", "10", "10");
   EXPECT_TRUE(watch.look(begin + 4s).empty());
   EXPECT_TRUE(NetworkWatch("/nowhere").look().empty());

@@ -161,13 +161,19 @@ void read_meeting(const Words& words, Options& options) {
     options.endpoint_port = kDefaultPort;
     options.agreed_for = words.agreed_for;
     std::string endpoint = words.rdzv_endpoint;
-    if (endpoint.ends_with(kAgreedPort)) {
+    const bool derived = endpoint.ends_with(kAgreedPort);
+    if (derived) {
       endpoint.resize(endpoint.size() - kAgreedPort.size());
       if (words.rdzv_id.empty())
         refuse("rdzv-endpoint", words.rdzv_endpoint, "--rdzv-id beside it, from which the port is derived");
       options.agreed_for = "run " + words.rdzv_id;
     }
-    read_endpoint("rdzv-endpoint", endpoint, options.endpoint_host, options.endpoint_port);
+    constexpr int kNone = -1;
+    int port = kNone;
+    read_endpoint("rdzv-endpoint", endpoint, options.endpoint_host, port);
+    if (derived && port != kNone)
+      refuse("rdzv-endpoint", words.rdzv_endpoint, "HOST:PORT or HOST:auto, not both");
+    if (port != kNone) options.endpoint_port = port;
   } else if (!options.one_node() && !options.master_addr.empty()) {
     // torchrun's static rendezvous: the nodes meet at the master's port; the ranks then get a fresh one.
     options.endpoint_host = options.master_addr;

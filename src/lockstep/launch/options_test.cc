@@ -113,6 +113,8 @@ TEST(LaunchOptions, WrongWordsAreRefusedByName) {
       {{{"rdzv-endpoint", "a host:1"}}, "--rdzv-endpoint"},
       {{{"rdzv-endpoint", "host:auto"}}, "--rdzv-id"},
       {{{"rdzv-endpoint", ":auto"}, {"rdzv-id", "a"}}, "HOST:PORT"},
+      {{{"rdzv-endpoint", "host:29400:auto"}, {"rdzv-id", "a"}}, "HOST:PORT or HOST:auto, not both"},
+      {{{"rdzv-endpoint", "[fd00::1]:29400:auto"}, {"rdzv-id", "a"}}, "HOST:PORT or HOST:auto, not both"},
       {{{"rdzv-conf", "join_timeot=3"}}, "join_timeout=..."},
       {{{"rdzv-conf", "join_timeout"}}, "KEY=VALUE"},
       {{{"rdzv-conf", "join_timeout=soon"}}, "seconds"},

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
@@ -18,6 +19,7 @@
 #include "lockstep/comm/store/store_server.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/rendezvous/meeting_point.h"
+#include "lockstep/launch/rendezvous/network.h"
 #include "lockstep/launch/schedulers/rendezvous_file.h"
 
 namespace lockstep::launch {
@@ -186,8 +188,12 @@ TEST(Start, TasksOfASchedulerMeet) {
 
 // On a shared node, another run has the first port that the job's nodes derive, and some program the second.
 TEST(Start, NodesOfASchedulerMeetBesideOtherRuns) {
-  const std::string job = fmt::format("{}.0", ::getpid());
-  const std::vector<int> ports = agreed_point("127.0.0.1", "Slurm " + job + " start ").ports;
+  // A job of which nobody here has a port yet.
+  int64_t job = int64_t{1000} * ::getpid();
+  std::vector<int> ports;
+  do {
+    ports = agreed_point("127.0.0.1", fmt::format("Slurm {}.0 start ", ++job)).ports;
+  } while (!std::all_of(ports.begin(), ports.end(), port_is_free));
   comm::StoreServer another({.port = ports[0], .secret = comm::Secret::random(), .run = "another"});
   const comm::StoreServer dumb({.port = ports[1], .secret = comm::Secret::random(), .tls = true});
   Shell shell;
@@ -197,7 +203,7 @@ TEST(Start, NodesOfASchedulerMeetBesideOtherRuns) {
       "SLURM_NNODES=2 SLURM_NTASKS=2 SLURM_JOB_NODELIST=127.0.0.1,127.0.0.1 SLURM_LOCALID=0; "
       "for r in 1 0; do SLURM_PROCID=$r SLURM_NODEID=$r $R > node$r.txt 2>&1 & sleep 1; done; wait; "
       "cat node*.txt logs/*/*",
-      ::getpid());
+      job);
   EXPECT_EQ(shell.run(nodes), 0);
   for (const int rank : {0, 1})
     EXPECT_TRUE(shell.says(fmt::format("rank {} of 2 local 0 of 1 sum 3", rank))) << shell.output;

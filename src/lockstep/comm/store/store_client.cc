@@ -150,27 +150,33 @@ std::string passed_over(const Message& answer, const std::string& endpoint) {
 
 // Both sides' proofs. Nothing when the connection ended or was too slow: worth another try.
 std::unique_ptr<Store> shake_hands(const StoreClientOptions& options, Socket socket, TimePoint deadline,
-                                   std::string& problem) {
+                                   std::string& problem, Door& door) {
+  door = Door::silent;
   std::unique_ptr<TlsContext> tls;
   if (options.tls) tls = std::make_unique<TlsContext>(TlsSide::client, options.secret);
   Channel channel(std::move(socket), tls ? tls->open(options.who) : nullptr);
-  ClientHandshake handshake(options.secret, options.who, options.run);
+  ClientHandshake handshake(options.secret, options.who, options.run, parse_endpoint(options.endpoint).port);
   std::optional<Message> answer;
   if (channel.begin() && channel.send(handshake.hello()))
     answer = hear(channel, kMostHandshakeBytes, deadline);
   if (answer && !options.run.empty()) {
     problem = passed_over(*answer, options.endpoint);
-    if (!problem.empty()) return nullptr;
+    if (!problem.empty()) {
+      door = Door::foreign;
+      return nullptr;
+    }
   }
   if (answer && channel.send(handshake.proof(*answer, options.endpoint))) {
     answer = hear(channel, kMostHandshakeBytes, deadline);
   }
   if (answer) {
     const int64_t most_bytes = handshake.check_welcome(*answer, options.endpoint);
+    door = Door::ours;
     return std::make_unique<StoreClient>(options, std::move(tls), std::move(channel), most_bytes);
   }
   problem = channel.problem().empty() ? "it accepts connections but does not respond" : channel.problem();
   if (!options.run.empty()) problem = fmt::format("{}: {}", options.endpoint, problem);
+  if (channel.misunderstood()) door = Door::foreign;
   // What was heard is no store's language, or TLS failed: trying again would not help.
   if (channel.misunderstood() && options.run.empty()) {
     throw base::ConfigError(
@@ -181,16 +187,24 @@ std::unique_ptr<Store> shake_hands(const StoreClientOptions& options, Socket soc
 }
 
 std::unique_ptr<Store> knock(const StoreClientOptions& options, const Endpoint& endpoint, TimePoint deadline,
-                             std::string& problem) {
-  Socket socket = connect_once(endpoint, deadline, problem);
-  return socket ? shake_hands(options, std::move(socket), deadline, problem) : nullptr;
+                             std::string& problem, Door& door) {
+  bool nobody = false;
+  Socket socket = connect_once(endpoint, deadline, problem, &nobody);
+  door = nobody ? Door::nobody : Door::silent;
+  return socket ? shake_hands(options, std::move(socket), deadline, problem, door) : nullptr;
 }
 
 }  // namespace
 
 std::unique_ptr<Store> try_connect_store_once(const StoreClientOptions& options, Duration within,
+                                              std::string& problem, Door& door) {
+  return knock(options, parse_endpoint(options.endpoint), Clock::now() + sane_timeout(within), problem, door);
+}
+
+std::unique_ptr<Store> try_connect_store_once(const StoreClientOptions& options, Duration within,
                                               std::string& problem) {
-  return knock(options, parse_endpoint(options.endpoint), Clock::now() + sane_timeout(within), problem);
+  Door door{};
+  return try_connect_store_once(options, within, problem, door);
 }
 
 std::unique_ptr<Store> try_connect_store(const StoreClientOptions& options, Duration within,
@@ -199,7 +213,8 @@ std::unique_ptr<Store> try_connect_store(const StoreClientOptions& options, Dura
   const Endpoint endpoint = parse_endpoint(options.endpoint);
   const TimePoint deadline = Clock::now() + sane_timeout(within);
   for (Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
-    if (std::unique_ptr<Store> store = knock(options, endpoint, deadline, problem)) return store;
+    Door door{};
+    if (std::unique_ptr<Store> store = knock(options, endpoint, deadline, problem, door)) return store;
     if (Clock::now() + pause >= deadline) return nullptr;
     std::this_thread::sleep_for(pause);
   }

@@ -9,7 +9,7 @@
 namespace lockstep::comm {
 namespace {
 
-const std::string kProtocol = "lockstep store 2";
+const std::string kProtocol = "lockstep store 3";
 constexpr size_t kChallengeBytes = 32;
 
 struct Transcript {
@@ -17,15 +17,21 @@ struct Transcript {
   const std::string& client_challenge;
   const std::string& server_challenge;
   const std::string& who;
+  const std::vector<std::string>& door;  // run and port, or nothing
   int64_t limit = 0;
 };
 
+std::vector<std::string> door_of(const std::string& run, int port) {
+  if (run.empty()) return {};
+  return {run, fmt::format("{}", port)};
+}
+
 // Through encode(), so that no two transcripts are the same bytes.
 std::string prove(const Secret& secret, const Transcript& transcript) {
-  return hmac_sha256(secret.bytes(), encode({Code::proof,
-                                             transcript.limit,
-                                             {kProtocol, transcript.label, transcript.client_challenge,
-                                              transcript.server_challenge, transcript.who}}));
+  std::vector<std::string> words = {kProtocol, transcript.label, transcript.client_challenge,
+                                    transcript.server_challenge, transcript.who};
+  words.insert(words.end(), transcript.door.begin(), transcript.door.end());
+  return hmac_sha256(secret.bytes(), encode({Code::proof, transcript.limit, std::move(words)}));
 }
 
 [[noreturn]] void refuse_server(const std::string& endpoint, const std::string& who, const std::string& why) {
@@ -36,10 +42,11 @@ std::string prove(const Secret& secret, const Transcript& transcript) {
 
 }  // namespace
 
-ServerHandshake::ServerHandshake(const Secret& secret, int64_t most_message_bytes, std::string run)
+ServerHandshake::ServerHandshake(const Secret& secret, int64_t most_message_bytes, std::string run, int port)
     : secret_(&secret),
       most_message_bytes_(most_message_bytes),
       run_(std::move(run)),
+      port_(port),
       mine_(random_bytes(kChallengeBytes)) {}
 
 Message ServerHandshake::refuse(const std::string& why) {
@@ -62,26 +69,29 @@ Message ServerHandshake::answer(const Message& message) {
     }
     theirs_ = words[1];
     who_ = words[2];
+    door_ = door_of(words[3], port_);
     stage_ = Stage::proof;
     return {Code::challenge, 0, {mine_}};
   }
   if (stage_ != Stage::proof || message.code != Code::proof || words.size() != 1) {
     return refuse("its proof is malformed");
   }
-  if (!same_secret(words[0], prove(*secret_, {"client", theirs_, mine_, who_}))) {
+  if (!same_secret(words[0], prove(*secret_, {"client", theirs_, mine_, who_, door_}))) {
     return refuse("it does not know this run's secret");
   }
   stage_ = Stage::done;
   return {Code::welcome,
           most_message_bytes_,
-          {prove(*secret_, {"server", theirs_, mine_, who_, most_message_bytes_})}};
+          {prove(*secret_, {"server", theirs_, mine_, who_, door_, most_message_bytes_})}};
 }
 
-ClientHandshake::ClientHandshake(const Secret& secret, const std::string& who, const std::string& run)
+ClientHandshake::ClientHandshake(const Secret& secret, const std::string& who, const std::string& run,
+                                 int port)
     : secret_(&secret),
       mine_(random_bytes(kChallengeBytes)),
       who_(who.substr(0, kMostWhoBytes)),
-      run_(run.substr(0, kMostWhoBytes)) {}
+      run_(run.substr(0, kMostWhoBytes)),
+      door_(door_of(run_, port)) {}
 
 Message ClientHandshake::hello() const { return {Code::hello, 0, {kProtocol, mine_, who_, run_}}; }
 
@@ -94,7 +104,7 @@ Message ClientHandshake::proof(const Message& challenge, const std::string& endp
     refuse_server(endpoint, who_, "the server there is not a Lockstep store");
   }
   theirs_ = challenge.words[0];
-  return {Code::proof, 0, {prove(*secret_, {"client", mine_, theirs_, who_})}};
+  return {Code::proof, 0, {prove(*secret_, {"client", mine_, theirs_, who_, door_})}};
 }
 
 int64_t ClientHandshake::check_welcome(const Message& welcome, const std::string& endpoint) const {
@@ -102,8 +112,8 @@ int64_t ClientHandshake::check_welcome(const Message& welcome, const std::string
     refuse_server(endpoint, who_, "the store says " + base::quoted(welcome.words[0]));
   }
   const bool formed = welcome.code == Code::welcome && welcome.words.size() == 1 && welcome.number > 0;
-  if (!formed ||
-      !same_secret(welcome.words[0], prove(*secret_, {"server", mine_, theirs_, who_, welcome.number}))) {
+  if (!formed || !same_secret(welcome.words[0],
+                              prove(*secret_, {"server", mine_, theirs_, who_, door_, welcome.number}))) {
     refuse_server(endpoint, who_, "it could not prove that it knows this run's secret");
   }
   return welcome.number;

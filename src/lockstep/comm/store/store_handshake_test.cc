@@ -62,17 +62,21 @@ TEST(StoreHandshake, WhatIsChangedOnTheWayIsRefused) {
 // the same.
 TEST(StoreHandshake, ProvesWhatTheHeaderSays) {
   const Secret secret("0123456789abcdef0123456789abcdef");
-  ClientHandshake client(secret, "rank 3");
-  const Message hello = client.hello();
   const std::string challenge(32, 'c');
   const auto word = [](const std::string& text) {
     return std::string{static_cast<char>(text.size()), 0, 0, 0} + text;
   };
-  std::string body("\3\0\0\0\0\0\0\0\0", 9);  // Code::proof and the number 0
-  body += word("lockstep store 2") + word("client") + word(hello.words[1]) + word(challenge) + word("rank 3");
-  const std::string frame = std::string{static_cast<char>(body.size()), 0, 0, 0} + body;
-  EXPECT_EQ(client.proof({Code::challenge, 0, {challenge}}, "there").words,
-            std::vector<std::string>{hmac_sha256(secret.bytes(), frame)});
+  for (const std::string run : {"", "r"}) {
+    ClientHandshake client(secret, "rank 3", run, 20441);
+    const Message hello = client.hello();
+    std::string body("\3\0\0\0\0\0\0\0\0", 9);  // Code::proof and the number 0
+    body +=
+        word("lockstep store 3") + word("client") + word(hello.words[1]) + word(challenge) + word("rank 3");
+    if (!run.empty()) body += word(run) + word("20441");
+    const std::string frame = std::string{static_cast<char>(body.size()), 0, 0, 0} + body;
+    EXPECT_EQ(client.proof({Code::challenge, 0, {challenge}}, "there").words,
+              std::vector<std::string>{hmac_sha256(secret.bytes(), frame)});
+  }
 }
 
 // A server cannot be made to prove what a client has to: the labels differ.

@@ -69,6 +69,7 @@ struct StoreServer::State {
 
   StoreServerOptions options;
   Socket listener, epoll, stop, spare;
+  int port;
   StoreDesk desk;
   std::unique_ptr<TlsContext> tls;
   std::unordered_map<uint64_t, Peer> peers;
@@ -86,6 +87,7 @@ StoreServer::State::State(StoreServerOptions given)
       epoll(::epoll_create1(EPOLL_CLOEXEC)),
       stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       spare(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
+      port(local_end(listener).port),
       desk(options.most_message_bytes, options.most_bytes) {
   if (options.tls) tls = std::make_unique<TlsContext>(TlsSide::server, options.secret);
   epoll_event event{EPOLLIN, {.u64 = kListener}};
@@ -183,8 +185,9 @@ void StoreServer::State::welcome(Socket socket) {
   const uint64_t id = next_id++;
   const int number = socket.number();
   Channel channel(std::move(socket), tls ? tls->open() : nullptr);
-  peers.emplace(id, Peer{std::move(channel), address,
-                         ServerHandshake(options.secret, options.most_message_bytes, options.run), deadline});
+  peers.emplace(
+      id, Peer{std::move(channel), address,
+               ServerHandshake(options.secret, options.most_message_bytes, options.run, port), deadline});
   strangers.insert({deadline, id});
   epoll_event event{EPOLLIN, {.u64 = id}};
   if (::epoll_ctl(epoll.number(), EPOLL_CTL_ADD, number, &event) != 0) return close(id);
@@ -314,7 +317,7 @@ StoreServer::~StoreServer() {
   state_->thread.join();
 }
 
-int StoreServer::port() const { return local_end(state_->listener).port; }
+int StoreServer::port() const { return state_->port; }
 std::string StoreServer::endpoint() const { return to_text(local_end(state_->listener)); }
 int StoreServer::connections() const { return state_->friends; }
 

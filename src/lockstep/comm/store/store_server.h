@@ -76,8 +76,13 @@ std::unique_ptr<Store> connect_store(const StoreClientOptions& options);
 // known". Clones of the store take options.connect_timeout.
 std::unique_ptr<Store> try_connect_store(const StoreClientOptions& options, Duration within,
                                          std::string& problem);
+// Who is at an endpoint, as far as one knock tells. foreign: somebody has said that it is not the store of
+// options.run. silent: nothing was said (yet), which a store that is busy or just begins may do, too.
+enum class Door { ours, nobody, foreign, silent };
 // The same, knocking once.
 std::unique_ptr<Store> try_connect_store_once(const StoreClientOptions& options, Duration within,
                                               std::string& problem);
+std::unique_ptr<Store> try_connect_store_once(const StoreClientOptions& options, Duration within,
+                                              std::string& problem, Door& door);
 
 }  // namespace lockstep::comm

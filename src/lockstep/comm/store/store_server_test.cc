@@ -74,42 +74,42 @@ std::vector<Meddler> meddlers() {
       {"long_name",
        [](TestServer&, RawPeer& peer) {
          peer.send(
-             Message{Code::hello, 0, {"lockstep store 2", std::string(32, 'c'), std::string(300, 'w'), ""}});
+             Message{Code::hello, 0, {"lockstep store 3", std::string(32, 'c'), std::string(300, 'w'), ""}});
        },
        "malformed"},
       {"long_run",
        [](TestServer&, RawPeer& peer) {
          peer.send(Message{
-             Code::hello, 0, {"lockstep store 2", std::string(32, 'c'), "eve", std::string(300, 'r')}});
+             Code::hello, 0, {"lockstep store 3", std::string(32, 'c'), "eve", std::string(300, 'r')}});
        },
        "malformed"},
       {"greeting_without_run",
        [](TestServer&, RawPeer& peer) {
-         peer.send(Message{Code::hello, 0, {"lockstep store 2", std::string(32, 'c'), "eve"}});
+         peer.send(Message{Code::hello, 0, {"lockstep store 3", std::string(32, 'c'), "eve"}});
        },
        "malformed"},
       {"large_greeting",
        [](TestServer&, RawPeer& peer) {
-         peer.send(Message{Code::hello, 0, {"lockstep store 2", std::string(2000, 'c'), "", ""}});
+         peer.send(Message{Code::hello, 0, {"lockstep store 3", std::string(2000, 'c'), "", ""}});
        },
        "1024"},
       {"proof_of_zeros",
        [](TestServer&, RawPeer& peer) {
-         peer.send(Message{Code::hello, 0, {"lockstep store 2", std::string(32, 'c'), "eve", ""}});
+         peer.send(Message{Code::hello, 0, {"lockstep store 3", std::string(32, 'c'), "eve", ""}});
          peer.hear();
          peer.send(Message{Code::proof, 0, {std::string(32, '\0')}});
        },
        "(\"eve\"): it does not know this run's secret"},
       {"empty_proof",
        [](TestServer&, RawPeer& peer) {
-         peer.send(Message{Code::hello, 0, {"lockstep store 2", std::string(32, 'c'), "eve", ""}});
+         peer.send(Message{Code::hello, 0, {"lockstep store 3", std::string(32, 'c'), "eve", ""}});
          peer.hear();
          peer.send(Message{Code::proof, 0, {""}});
        },
        "secret"},
       {"request_instead_of_proof",
        [](TestServer&, RawPeer& peer) {
-         peer.send(Message{Code::hello, 0, {"lockstep store 2", std::string(32, 'c'), "eve", ""}});
+         peer.send(Message{Code::hello, 0, {"lockstep store 3", std::string(32, 'c'), "eve", ""}});
          peer.hear();
          peer.send(Message{Code::set, 0, {"alive", "no"}});
        },
@@ -118,7 +118,7 @@ std::vector<Meddler> meddlers() {
       {"too_many_words", authenticated({Code::keys, 0, {"key"}}), "malformed request"},
       {"get_without_key", authenticated({Code::get, 10, {}}), "malformed request"},
       {"reply_as_request", authenticated({Code::ok, 0, {}}), "malformed request"},
-      {"second_greeting", authenticated({Code::hello, 0, {"lockstep store 2", "", "", ""}}),
+      {"second_greeting", authenticated({Code::hello, 0, {"lockstep store 3", "", "", ""}}),
        "malformed request"},
       {"unknown_code", authenticated({static_cast<Code>(99), 0, {}}), "malformed message"},
       {"oversized_message", authenticated({Code::set, 0, {"key", std::string(200'000, 'v')}}), "100000"},
@@ -240,6 +240,14 @@ TEST(StoreServer, AServersProofIsNoClientsProof) {
   base::refusal(515, [&] { client.check_welcome({Code::welcome, 1000, {proof.words[0]}}, ""); });
 }
 
+bool is_known(const std::string& name) {
+  try {
+    return static_cast<bool>(listen_at(name, 0));
+  } catch (const base::ConfigError&) {
+    return false;
+  }
+}
+
 // Something that accepts everybody, to get at what ranks say.
 TEST(StoreServer, AClientRefusesAServerThatCannotProveItself) {
   const Socket listener = listen_at("127.0.0.1", 0);
@@ -290,6 +298,54 @@ TEST(StoreServer, ThoseWhoLookForAnotherRunAreSentOn) {
   wrong.run = "ours", wrong.secret = Secret::random();
   std::string problem;
   base::refusal(515, [&] { try_connect_store_once(wrong, 5s, problem); });
+}
+
+// Who has a port of the run but not its secret lets the true store and a rank prove themselves to each other.
+TEST(StoreServer, AProofThatIsHandedOnFromAnotherPortIsRefused) {
+  TestServer server({.run = "ours"});
+  const Relay relay(server.endpoint());
+  StoreClientOptions client = server.client();
+  client.endpoint = relay.endpoint();
+  std::string problem;
+  EXPECT_NE(try_connect_store_once(client, 5s, problem), nullptr) << "the relay itself works: " << problem;
+  client.run = "ours";
+  base::refusal(515, [&] { try_connect_store_once(client, 5s, problem); });
+  EXPECT_EQ(relay.handed_on(), 2);
+  EXPECT_TRUE(server.reported("does not know this run's secret"));
+  client.endpoint = server.endpoint();
+  EXPECT_NE(try_connect_store_once(client, 5s, problem), nullptr) << problem;
+}
+
+TEST(StoreServer, WhoIsAtADoorIsTold) {
+  TestServer ours({.run = "ours"}), theirs({.run = "theirs"});
+  const Socket silent = listen_at("127.0.0.1", 0);
+  std::string closed;
+  {
+    const Socket gone = listen_at("127.0.0.1", 0);
+    closed = to_text(local_end(gone));
+  }
+  const std::pair<std::string, Door> rows[] = {{ours.endpoint(), Door::ours},
+                                               {theirs.endpoint(), Door::foreign},
+                                               {to_text(local_end(silent)), Door::silent},
+                                               {closed, Door::nobody}};
+  for (const auto& [endpoint, expected] : rows) {
+    StoreClientOptions client = ours.client();
+    client.endpoint = endpoint, client.run = "ours";
+    std::string problem;
+    Door door{};
+    const Duration patience = expected == Door::silent ? 200ms : 5s;
+    EXPECT_EQ(try_connect_store_once(client, patience, problem, door) != nullptr, expected == Door::ours);
+    EXPECT_EQ(door, expected) << endpoint << " " << problem;
+  }
+}
+
+// A name may have several addresses: whoever has the port at the first is who others will find there.
+TEST(StoreServer, APortThatIsTakenAtOneAddressOfANameIsTaken) {
+  for (const char* name : {"localhost", "lo"}) {
+    if (!is_known(name)) continue;
+    const Socket taken = listen_at(local_end(listen_at(name, 0)).host, 0);  // ::1 where IPv6 comes first
+    EXPECT_THROW(listen_at(name, local_end(taken).port), AddressInUse) << name;
+  }
 }
 
 TEST(StoreServer, IsBoundToItsAddressOnly) {

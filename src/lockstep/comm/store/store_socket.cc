@@ -114,21 +114,18 @@ int pending_error(int socket) {
   return ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
 }
 
-// A connection, or why there is none.
-Socket connect_to(const Address& address, TimePoint deadline, std::string& problem) {
+// A connection, or why there is none, as errno.
+Socket connect_to(const Address& address, TimePoint deadline, int& error) {
   Socket socket(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  int error = socket ? 0 : errno;
+  error = socket ? 0 : errno;
   if (socket && ::connect(socket.number(), address.get(), address.length) != 0) error = errno;
   if (error == EINPROGRESS)
     error = wait_writable(socket, deadline) ? pending_error(socket.number()) : ETIMEDOUT;
-  if (error != 0) {
-    problem = std::strerror(error);
-    return {};
-  }
+  if (error != 0) return {};
   // A port that nobody listens at may be the very one the kernel lends us: then we reached ourselves.
   const Endpoint here = local_end(socket), there = far_end(socket);
   if (here.host == there.host && here.port == there.port) {
-    problem = std::strerror(ECONNREFUSED);
+    error = ECONNREFUSED;
     return {};
   }
   prepare_stream(socket.number());
@@ -168,7 +165,10 @@ Socket::~Socket() {
 
 Socket listen_at(const std::string& address, int port) {
   std::string problem = "no such address";
-  bool in_use = false;
+  const auto sentence = [&] {
+    return fmt::format("the store cannot listen at {}: {}; choose another port or address",
+                       to_text({address, port}), problem);
+  };
   std::vector<Address> places = addresses_of_interface(address, port);
   if (places.empty() && !address.empty()) places = resolve(address, port, true, problem);
   for (const Address& place : places) {
@@ -178,13 +178,12 @@ Socket listen_at(const std::string& address, int port) {
         ::listen(socket.number(), SOMAXCONN) == 0) {
       return socket;
     }
-    in_use = errno == EADDRINUSE;
-    problem = std::strerror(errno);
+    const int error = errno;
+    problem = std::strerror(error);
+    // Not at another address of the same name: who looks for the store there would find the other program.
+    if (error == EADDRINUSE) throw AddressInUse(513, sentence());
   }
-  const std::string sentence = fmt::format(
-      "the store cannot listen at {}: {}; choose another port or address", to_text({address, port}), problem);
-  if (in_use) throw AddressInUse(513, sentence);
-  throw base::ConfigError(513, sentence);
+  throw base::ConfigError(513, sentence());
 }
 
 Socket accept_from(const Socket& listener, int& error) {
@@ -194,19 +193,24 @@ Socket accept_from(const Socket& listener, int& error) {
   return socket;
 }
 
-Socket connect_once(const Endpoint& endpoint, TimePoint deadline, std::string& tried) {
+Socket connect_once(const Endpoint& endpoint, TimePoint deadline, std::string& tried, bool* nobody) {
   // One address that swallows packets must not use up the time of the others.
   constexpr Duration kMostForOne{5000};
   tried.clear();
   std::string problem;
   const std::vector<Address> places = resolve(endpoint.host, endpoint.port, false, problem);
   if (places.empty()) tried = fmt::format("{}: {}", endpoint.host, problem);
+  bool all_refused = true;
   for (const Address& place : places) {
+    int error = 0;
     Socket socket =
-        connect_to(place, std::min(deadline, std::chrono::steady_clock::now() + kMostForOne), problem);
+        connect_to(place, std::min(deadline, std::chrono::steady_clock::now() + kMostForOne), error);
     if (socket) return socket;
-    tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", to_text(name_of(place)), problem);
+    all_refused = all_refused && error == ECONNREFUSED;
+    tried +=
+        fmt::format("{}{}: {}", tried.empty() ? "" : "; ", to_text(name_of(place)), std::strerror(error));
   }
+  if (nobody) *nobody = all_refused;
   return {};
 }
 

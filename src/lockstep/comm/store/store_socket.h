@@ -45,9 +45,9 @@ Socket listen_at(const std::string& address, int port);
 Socket accept_from(const Socket& listener, int& error);
 
 // Tries each address of the endpoint once. Empty: nobody answered before the deadline, and `tried` says who
-// did not, and why.
+// did not, and why. `nobody`: each address refused, so no program listens there now; or there is none.
 using TimePoint = std::chrono::steady_clock::time_point;
-Socket connect_once(const Endpoint& endpoint, TimePoint deadline, std::string& tried);
+Socket connect_once(const Endpoint& endpoint, TimePoint deadline, std::string& tried, bool* nobody = nullptr);
 
 Endpoint local_end(const Socket& socket);
 Endpoint far_end(const Socket& socket);

@@ -130,4 +130,51 @@ class RawPeer {
   FrameBuffer in_;
 };
 
+// Somebody who has a port and hands on all that comes to it, both ways; one connection at a time.
+class Relay {
+ public:
+  explicit Relay(std::string to, int port = 0)
+      : listener_(listen_at("127.0.0.1", port)), to_(std::move(to)), thread_([this] { run(); }) {}
+  ~Relay() {
+    stop_ = true;
+    thread_.join();
+  }
+  std::string endpoint() const { return to_text(local_end(listener_)); }
+  int handed_on() const { return handed_on_; }  // connections from which something came
+
+ private:
+  static TimePoint shortly() { return std::chrono::steady_clock::now() + 5ms; }
+
+  void run() {
+    while (!stop_) {
+      int error = 0;
+      if (!wait_readable(listener_, shortly())) continue;
+      const Socket here = accept_from(listener_, error);
+      std::string tried;
+      const Socket there = connect_once(parse_endpoint(to_), std::chrono::steady_clock::now() + 1s, tried);
+      bool open = here && there, counted = false;
+      while (open && !stop_) {
+        if (wait_readable(here, shortly())) {
+          open = pass(here, there);
+          if (open && !counted) ++handed_on_;
+          counted = true;
+        }
+        if (open && wait_readable(there, shortly())) open = pass(there, here);
+      }
+    }
+  }
+
+  static bool pass(const Socket& from, const Socket& to) {
+    char piece[4096];
+    const ssize_t got = ::recv(from.number(), piece, sizeof piece, 0);
+    return got > 0 && ::send(to.number(), piece, static_cast<size_t>(got), MSG_NOSIGNAL) == got;
+  }
+
+  Socket listener_;
+  std::string to_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int> handed_on_{0};
+  std::thread thread_;  // last: it uses the others
+};
+
 }  // namespace lockstep::comm

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "lockstep/base/refusal.h"
 #include "lockstep/comm/store/store_socket.h"
+#include "lockstep/comm/store/store_testing.h"
 #include "lockstep/launch/rendezvous/network.h"
 
 namespace lockstep::launch {
@@ -31,6 +33,7 @@ const comm::Secret& secret() {
 MeetingPoint free_point() {
   for (int k = 0;; ++k) {
     MeetingPoint point = agreed_point("127.0.0.1", fmt::format("test {} {}", ::getpid(), k));
+    point.patience = 700ms;
     if (std::all_of(point.ports.begin(), point.ports.end(), port_is_free)) return point;
   }
 }
@@ -86,7 +89,9 @@ TEST(MeetingPoint, WhoHasAPortAlreadyIsPassedOver) {
     const Search found = search(point, 20s);
     ASSERT_NE(found.store, nullptr) << found.problem;
     EXPECT_EQ(found.endpoint, point.endpoint(taken));
-    if (taken > 0) EXPECT_EQ(another->connections(), 0);
+    if (taken > 0) {
+      EXPECT_EQ(another->connections(), 0);
+    }
     EXPECT_TRUE(
         contains(base::refusal(528, [&] { hold_store(point, server_options()); }), point.endpoint(taken)));
   }
@@ -110,6 +115,52 @@ TEST(MeetingPoint, AnotherSecretIsSaidAtOnce) {
   options.secret = comm::Secret::random();
   const auto server = hold_store(point, options);
   base::refusal(515, [&] { search(point, 60s); });
+}
+
+// An intruder at the first port that hands everything on to the store; and a store that has another secret.
+TEST(MeetingPoint, WhoCannotProveItselfIsPassedOver) {
+  const MeetingPoint point = free_point();
+  comm::StoreServerOptions stranger = server_options();
+  stranger.secret = comm::Secret::random(), stranger.run = point.run, stranger.port = point.ports[1];
+  const comm::StoreServer another(stranger);
+  comm::StoreServerOptions options = server_options();
+  options.run = point.run, options.port = point.ports[2];
+  const comm::StoreServer server(options);
+  const comm::Relay relay(server.endpoint(), point.ports[0]);
+  const Search found = search(point, 20s);
+  ASSERT_NE(found.store, nullptr) << found.problem;
+  EXPECT_EQ(found.endpoint, point.endpoint(2));
+  EXPECT_EQ(relay.handed_on(), 1);
+}
+
+TEST(MeetingPoint, AStoreOfThatNameWithAnotherSecretIsNamedToTheFirstNode) {
+  const MeetingPoint point = free_point();
+  comm::StoreServerOptions theirs = server_options();
+  theirs.secret = comm::Secret::random(), theirs.run = point.run, theirs.port = point.ports[1];
+  const comm::StoreServer another(theirs);
+  const std::string sentence = base::refusal(515, [&] { hold_store(point, server_options()); });
+  EXPECT_TRUE(contains(sentence, point.endpoint(1) + "; choose another --rdzv-id")) << sentence;
+}
+
+// What had the first port when the other began has ended since.
+TEST(MeetingPoint, ASecondFirstNodeIsFoundBehindAFreePort) {
+  const MeetingPoint point = free_point();
+  comm::StoreServerOptions options = server_options();
+  options.run = point.run, options.port = point.ports[3];
+  const comm::StoreServer first(options);
+  EXPECT_TRUE(contains(base::refusal(528, [&] { hold_store(point, server_options()); }), point.endpoint(3)));
+}
+
+TEST(MeetingPoint, AnEarlierStartOfTheJobMayTakeAMomentToEnd) {
+  MeetingPoint point = free_point();
+  point.patience = 10s;
+  auto earlier = hold_store(point, server_options());
+  std::thread end([&] {
+    std::this_thread::sleep_for(300ms);
+    earlier.reset();
+  });
+  EXPECT_EQ(hold_store(point, server_options())->port(), point.ports[0]);
+  end.join();
 }
 
 TEST(MeetingPoint, AllPortsTakenIsSaidWithThem) {

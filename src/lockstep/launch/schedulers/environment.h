@@ -41,7 +41,9 @@ struct Scheduled {
 
   std::string first_host;  // of node 0; empty: not told, so --rdzv-endpoint is needed if there are more nodes
   int port = 0;            // given by the scheduler; 0: the nodes derive ports from `meeting`
-  std::string meeting;     // what all tasks know, and no other job or earlier start of this one
+  // What all tasks know, and no other job. An earlier start of this job knows it, too, save in Slurm, which
+  // counts its starts: a store of that start may still be there for a moment.
+  std::string meeting;
   std::vector<std::string> hosts;  // by node, where they are told
 
   std::string ranks_per_node;  // what the scheduler wishes: "4", "gpu", "auto"; empty: nothing

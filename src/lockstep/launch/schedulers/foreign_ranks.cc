@@ -73,7 +73,7 @@ bool answers(const std::string& endpoint, const comm::Secret& secret) {
   }
 }
 
-// A rendezvous file may be left over from a job that was killed: until someone answers, it is read anew.
+// A rendezvous file may be left over from a job that was killed: until someone answers, it is read again.
 std::unique_ptr<comm::Store> follow_rendezvous_file(const std::string& job, const comm::Seat& seat,
                                                     Duration timeout, const Say& say) {
   Patience patience(timeout, say);
