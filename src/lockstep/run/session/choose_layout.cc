@@ -231,7 +231,8 @@ Held held_by(const Plan& whole) {
 // The mean over tensor ranks and stages; the fullest rank has no less.
 int64_t least_bytes(const Held& held, const plan::Layout& layout, std::optional<int> shard) {
   const int64_t parts = int64_t{layout.tensor} * layout.pipeline;
-  const int64_t shares = std::max(1, std::min(shard.value_or(layout.data), layout.data));
+  const bool named = shard && *shard > 0;  // else all data ranks
+  const int64_t shares = named ? std::min(*shard, layout.data) : layout.data;
   return held.state / (parts * (layout.zero >= 1 ? shares : 1)) +
          held.weights / (parts * (layout.zero == 3 ? shares : 1));
 }
@@ -266,7 +267,8 @@ plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& sear
     question.context = settled(resolved, "parallel.context", static_cast<int>(parallel.context));
     question.pipeline = settled(resolved, "parallel.pipeline", static_cast<int>(parallel.pipeline));
     question.zero = settled(resolved, "parallel.zero", zero_stage(parallel.zero));
-    question.shard = settled(resolved, "parallel.shard", static_cast<int>(parallel.shard.value));
+    if (!parallel.shard.is_auto)  // a user may write "auto" out, too
+      question.shard = settled(resolved, "parallel.shard", static_cast<int>(parallel.shard.value));
     question.chunks = settled(resolved, "parallel.chunks", static_cast<int>(parallel.chunks));
     question.form = settled(resolved, "parallel.context_form", parallel.context_form);
     question.schedule = settled(resolved, "parallel.schedule", parallel.schedule);
