@@ -21,8 +21,6 @@ constexpr int64_t kWorkOfARefusal = 1000;
 constexpr size_t kBeside = 8;
 constexpr double kFarTooMuch = 1.1;  // times what there is
 constexpr size_t kChecked = 32;      // of those that were not compiled, when one of them is to be named
-// Where the weights and moments alone are too much, what a step works on does not matter.
-constexpr const char* kLessState = "use more ranks, optim.moments=bf16 or optim.offload=true";
 constexpr const char* kLessOfAStep = "use more ranks, more batch.slices or shorter sequences";
 
 // Cheap recomputation is not worth a word.
@@ -283,6 +281,13 @@ class Chooser {
                                : "with " + simplest->candidate.words() + ": " + simplest->refused;
   }
 
+  // Where the weights and moments alone are too much, what a step works on does not matter.
+  std::string less_state() const {
+    std::vector<std::string> ways{"more ranks"};
+    ways.insert(ways.end(), question_.less_state.begin(), question_.less_state.end());
+    return "use " + base::join(ways, " or ");
+  }
+
   [[noreturn]] void refuse() {
     const std::optional<Trial> found = nearest();
     if (!found) {
@@ -297,7 +302,7 @@ class Chooser {
                     found->at_least ? "at least " : "",
                     base::human_bytes(static_cast<double>(found->peak_bytes)),
                     base::human_bytes(static_cast<double>(question_.available_bytes)),
-                    found->at_least ? kLessState : kLessOfAStep));
+                    found->at_least ? less_state() : kLessOfAStep));
   }
 
   const Question& question_;

@@ -262,6 +262,9 @@ plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& sear
                           .beside = options.device.has_value(),  // nothing is opened
                           .simple = search.simple};
   question.machine.tf32 = resolved.recipe.precision.tf32;
+  const auto& optim = resolved.recipe.optim;
+  if (optim.offload || optim.moments == "bf16") std::erase(question.less_state, "optim.moments=bf16");
+  if (optim.offload) std::erase(question.less_state, "optim.offload=true");
   if (!search.all) {
     question.tensor = settled(resolved, "parallel.tensor", static_cast<int>(parallel.tensor));
     question.context = settled(resolved, "parallel.context", static_cast<int>(parallel.context));
@@ -280,8 +283,9 @@ plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& sear
   look.may_shrink = question.ranks <= kShrinkRanks && !search.simple;
   // A recipe that is impossible on one rank may be possible on others.
   try {
-    question.least_bytes = [held = held_by(whole_plan(resolved, own, options)),
-                            shard = question.shard](const plan::Candidate& candidate) {
+    const Plan whole = whole_plan(resolved, own, options);
+    if (whole.device->id().kind == device::Kind::cpu) std::erase(question.less_state, "optim.offload=true");
+    question.least_bytes = [held = held_by(whole), shard = question.shard](const plan::Candidate& candidate) {
       return least_bytes(held, candidate.layout, shard);
     };
   } catch (const base::ConfigError&) {

@@ -156,6 +156,35 @@ TEST(Forecast, SavesAreCountedInSteps) {
   EXPECT_EQ(f.saves(), 1);
 }
 
+// What is advised against too much state is not what the recipe has already.
+TEST(Forecast, AdviceAgainstTooMuchState) {
+  struct Row {
+    const char* place;
+    std::vector<std::string> words;
+    bool moments, offload;
+  };
+  for (const Row& row : std::vector<Row>{{"2xA100", {}, true, true},
+                                         {"2xlaptop", {}, true, false},  // moments are in the host's memory
+                                         {"2xA100", {"optim.moments=bf16"}, false, true},
+                                         {"2xA100", {"optim.offload=true"}, false, false}}) {
+    std::vector<std::string> words{"data.kind=tokens",    "model.family=llama", "model.preset=1b",
+                                   "batch.global=8",      "batch.slices=8",     "batch.strands=8",
+                                   "memory.limit_gib=0.5"};
+    words.insert(words.end(), row.words.begin(), row.words.end());
+    const recipe::Resolved resolved = recipe::read_recipe({.file = "", .overrides = words});
+    try {
+      layouts_on(resolved, plan::parse_place(row.place), false);
+      ADD_FAILURE();
+    } catch (const base::ConfigError& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("needs at least"), std::string::npos) << text;
+      EXPECT_NE(text.find("use more ranks"), std::string::npos) << text;
+      EXPECT_EQ(text.find("optim.moments=bf16") != std::string::npos, row.moments) << text;
+      EXPECT_EQ(text.find("optim.offload=true") != std::string::npos, row.offload) << text;
+    }
+  }
+}
+
 // Who writes "auto" out has settled nothing: state is shared out over all data ranks.
 TEST(Forecast, ShardAutoIsAllDataRanks) {
   std::vector<std::string> words{"data.kind=tokens",     "model.family=llama",  "model.preset=1b",
