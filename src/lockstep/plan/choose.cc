@@ -20,6 +20,8 @@ constexpr size_t kShown = 5, kReasons = 4, kWholeNames = 200;
 constexpr int64_t kWorkOfARefusal = 1000;
 constexpr size_t kBeside = 8;
 constexpr double kFarTooMuch = 1.1;  // times what there is
+constexpr size_t kChecked = 32;      // of those that were not compiled, when one of them is to be named
+constexpr const char* kLessOfAStep = "use more ranks, more batch.slices or shorter sequences";
 
 // Cheap recomputation is not worth a word.
 bool recomputes_blocks(const std::string& recompute) {
@@ -220,7 +222,7 @@ class Chooser {
   }
 
   Choice decide() {
-    const auto rank = [](const Trial& t) { return t.fits ? 0 : t.refused.empty() ? 1 : 2; };
+    const auto rank = [](const Trial& t) { return t.fits ? 0 : !t.refused.empty() ? 3 : t.at_least ? 2 : 1; };
     std::stable_sort(trials_.begin(), trials_.end(), [&](const Trial& a, const Trial& b) {
       if (rank(a) != rank(b)) return rank(a) < rank(b);
       return a.fits ? a.step_seconds < b.step_seconds : a.peak_bytes < b.peak_bytes;
@@ -240,28 +242,67 @@ class Chooser {
     return choice;
   }
 
-  [[noreturn]] void refuse() const {
-    const bool possible = !trials_.empty() && trials_.front().refused.empty();
-    if (!possible) {
-      // What speaks against the simplest layout is the recipe's own fault, where anything is.
-      const auto simplest = std::min_element(
-          trials_.begin(), trials_.end(),
-          [](const Trial& a, const Trial& b) { return burden(a.candidate) < burden(b.candidate); });
-      const std::string why = trials_.empty()
-                                  ? "no factorization has the sizes set in the recipe"
-                                  : "with " + simplest->candidate.words() + ": " + simplest->refused;
-      throw base::ConfigError(
-          183, fmt::format("parallel.auto finds no layout for {} ranks: {}", question_.ranks, why));
+  // What was not compiled was not checked either: of those that need least, the first that is possible.
+  std::optional<Trial> nearest() {
+    size_t checked = 0;
+    for (Trial& trial : trials_) {
+      if (!trial.refused.empty()) continue;
+      if (!trial.at_least) return trial;
+      if (checked++ == kChecked) break;
+      Trial form = trial;
+      check(form);
+      if (!form.refused.empty() && form.candidate.layout.sequence && !question_.sequence) {
+        form.candidate.layout.sequence = false;
+        check(form);
+      }
+      if (form.refused.empty()) return form;
+      trial = form;
     }
-    const Trial& nearest = trials_.front();
+    return std::nullopt;
+  }
+
+  void check(Trial& trial) const {
+    trial.refused.clear();
+    try {
+      static_cast<void>(compile_(trial.candidate));
+    } catch (const base::ConfigError& error) {
+      trial.refused = without_code(error);
+    }
+  }
+
+  // What speaks against the simplest layout is the recipe's own fault, where anything is.
+  std::string why_impossible() const {
+    const Trial* simplest = nullptr;
+    for (const Trial& trial : trials_) {
+      if (trial.refused.empty()) continue;  // one of very many that were not looked at
+      if (simplest == nullptr || burden(trial.candidate) < burden(simplest->candidate)) simplest = &trial;
+    }
+    return simplest == nullptr ? "no factorization has the sizes set in the recipe"
+                               : "with " + simplest->candidate.words() + ": " + simplest->refused;
+  }
+
+  // Where the weights and moments alone are too much, what a step works on does not matter.
+  std::string less_state() const {
+    std::vector<std::string> ways{"more ranks"};
+    ways.insert(ways.end(), question_.less_state.begin(), question_.less_state.end());
+    return "use " + base::join(ways, " or ");
+  }
+
+  [[noreturn]] void refuse() {
+    const std::optional<Trial> found = nearest();
+    if (!found) {
+      throw base::ConfigError(183, fmt::format("parallel.auto finds no layout for {} ranks: {}",
+                                               question_.ranks, why_impossible()));
+    }
     throw base::ConfigError(
         183,
         fmt::format("parallel.auto finds no layout of {} ranks that fits: the smallest{}, {}, needs {}{} "
-                    "of the {} that a rank has; use more ranks, more batch.slices or shorter sequences",
-                    question_.ranks, unseen_ > 0 ? " tried" : "", nearest.candidate.words(),
-                    nearest.at_least ? "at least " : "",
-                    base::human_bytes(static_cast<double>(nearest.peak_bytes)),
-                    base::human_bytes(static_cast<double>(question_.available_bytes))));
+                    "of the {} that a rank has; {}",
+                    question_.ranks, unseen_ > 0 ? " tried" : "", found->candidate.words(),
+                    found->at_least ? "at least " : "",
+                    base::human_bytes(static_cast<double>(found->peak_bytes)),
+                    base::human_bytes(static_cast<double>(question_.available_bytes)),
+                    found->at_least ? less_state() : kLessOfAStep));
   }
 
   const Question& question_;

@@ -56,6 +56,8 @@ struct Question {
   bool simple = false;  // splits that cut the model further than one that fits are not tried
   // What a rank needs at the very least, known without compiling anything; empty: nothing is known.
   std::function<int64_t(const Candidate& candidate)> least_bytes = {};
+  // What would make that less, of the recipe: "optim.moments=bf16".
+  std::vector<std::string> less_state = {"optim.moments=bf16", "optim.offload=true"};
   // What the user has settled; the rest is free.
   std::optional<int> tensor, context, pipeline, zero, shard, chunks;
   std::optional<std::string> form, schedule;  // of context and pipeline

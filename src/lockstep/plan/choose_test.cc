@@ -261,6 +261,39 @@ TEST(Choose, WhatCannotFitIsNotCompiled) {
   }
 }
 
+// What was compiled is nearer than what was not; and what was not compiled is checked before it is named, and
+// has other remedies than a smaller step.
+TEST(Choose, WhatIsNamedIsPossible) {
+  struct Row {
+    std::function<bool(const Candidate&)> alone, possible;  // too much by its state alone; for the recipe
+    std::string is_named, remedy;
+  };
+  const auto tensor = [](const Candidate& c) { return c.layout.tensor > 1; };
+  const auto data = [](const Candidate& c) { return c.layout.data > 1; };
+  const auto all = [](const Candidate&) { return true; };
+  const auto none = [](const Candidate&) { return false; };
+  for (const Row& row : std::vector<Row>{{data, all, "tensor=2", "more batch.slices"},
+                                         {all, data, "data=2", "optim.moments=bf16"},
+                                         {all, tensor, "tensor=2", "optim.offload"},
+                                         {all, none, "", "heads do not divide"},
+                                         {none, all, "", "more batch.slices"}}) {
+    Fake fake;
+    fake.bytes = [](const Candidate&) { return 500; };
+    fake.refuses = [&](const Candidate& c) { return row.possible(c) ? "" : "heads do not divide"; };
+    Question question{.ranks = 2, .context = 1, .pipeline = 1};
+    question.least_bytes = [&](const Candidate& c) -> int64_t { return row.alone(c) ? 150 : 50; };
+    try {
+      fake.choose(question);
+      ADD_FAILURE();
+    } catch (const base::ConfigError& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find(row.is_named), std::string::npos) << text;
+      EXPECT_NE(text.find(row.remedy), std::string::npos) << text;
+      EXPECT_EQ(text.find("LS0157"), std::string::npos) << text;
+    }
+  }
+}
+
 // Looking for the simplest, nothing beside it is compiled in vain.
 TEST(Choose, SimplyMeansOneSplitAtATime) {
   Fake fake;

@@ -8,8 +8,10 @@ namespace lockstep::plan {
 Spot expect_spot(const SpotQuestion& q) {
   constexpr double kSecondsOfDay = 86400, kSecondsOfHour = 3600;
   Spot spot;
-  spot.on_demand_usd = q.hours * q.on_demand_usd_per_hour;
-  const double run = q.hours * kSecondsOfHour, rate = q.preemptions_per_day * q.machines / kSecondsOfDay;
+  spot.on_demand_usd = (q.hours + q.save_hours) * q.on_demand_usd_per_hour;
+  const double rate = q.preemptions_per_day * q.machines / kSecondsOfDay;
+  // Where it is interrupted, it saves as often as loses least, and not as often as it would have.
+  const double run = (rate > 0 ? q.hours : q.hours + q.save_hours) * kSecondsOfHour;
   if (rate > 0) spot.save_every_seconds = std::sqrt(2 * std::max(q.save_seconds, 0.1) / rate);
   const double saving = rate > 0 ? q.save_seconds / spot.save_every_seconds : 0;
   const double lost = spot.save_every_seconds / 2 + q.restart_seconds;  // each time

@@ -8,7 +8,8 @@ namespace lockstep::plan {
 
 // A run of so many hours, had nothing interrupted it. One machine that goes stops all of them.
 struct SpotQuestion {
-  double hours = 0;
+  double hours = 0;       // of steps and evaluations
+  double save_hours = 0;  // of the saves that it makes where nothing is known of interruptions
   int machines = 1;
   double preemptions_per_day = 1;                       // of one machine; the user's word, or a provider's
   double save_seconds = 1;                              // for so long a checkpoint holds the run up

@@ -14,6 +14,24 @@ TEST(Money, WithoutPreemptionsSpotIsItsPrice) {
   EXPECT_DOUBLE_EQ(spot.preemptions, 0);
 }
 
+// Uninterrupted, a run saves as its recipe says; interrupted, as often as loses least.
+TEST(Money, SavesOfItsOwn) {
+  SpotQuestion q{.hours = 10,
+                 .save_hours = 2,
+                 .preemptions_per_day = 0,
+                 .save_seconds = 4,
+                 .usd_per_hour = 2,
+                 .on_demand_usd_per_hour = 5};
+  EXPECT_DOUBLE_EQ(expect_spot(q).hours, 12);
+  EXPECT_DOUBLE_EQ(expect_spot(q).usd, 24);
+  EXPECT_DOUBLE_EQ(expect_spot(q).on_demand_usd, 60);
+  q.preemptions_per_day = 1;
+  const Spot spot = expect_spot(q);
+  EXPECT_DOUBLE_EQ(spot.on_demand_usd, 60);
+  q.save_hours = 0;
+  EXPECT_DOUBLE_EQ(expect_spot(q).hours, spot.hours);
+}
+
 // One machine, once a day: saves of 4.32 s every sqrt(2 x 4.32 x 86400) = 864 s, half of that and a restart
 // lost.
 TEST(Money, ExpectedLossByHand) {

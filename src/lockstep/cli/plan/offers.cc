@@ -23,7 +23,7 @@ bool has_word(const plan::MachineRow& row, const std::string& word) {
 // What a run takes on a place, whoever rents it.
 struct Taken {
   std::string layout, refused;
-  double step_seconds = 0, hours = 0, save_seconds = 0, error = 0;
+  double step_seconds = 0, hours = 0, save_seconds = 0, save_hours = 0, error = 0;
   int64_t steps = 0;
 };
 
@@ -63,7 +63,13 @@ class Shopper {
     double fastest = 0;
     for (int machines = 1; machines <= wish_.most_machines; machines *= 2) {
       if (row.most > 0 && machines > row.most) break;
-      const plan::Place place = plan::parse_place(fmt::format("{} x {}", machines, row.name));
+      plan::Place place;
+      try {
+        place = plan::parse_place(fmt::format("{} x {}", machines, row.name));
+      } catch (const base::ConfigError& error) {  // a profile of another build: no reason to give up the rest
+        why = error.what();
+        break;
+      }
       say(place.words);
       const Taken& taken = taken_on(place);
       if (!taken.refused.empty()) {
@@ -111,6 +117,7 @@ class Shopper {
               .step_seconds = f.step_seconds,
               .hours = f.hours,
               .save_seconds = f.save_seconds,
+              .save_hours = f.save_hours(),
               .error = f.error,
               .steps = f.steps};
     } catch (const base::ConfigError& error) {
@@ -157,7 +164,8 @@ class Shopper {
       offer.usd_per_hour = price.of(tariff) * place.nodes;
       offer.hours = taken.hours, offer.usd = offer.usd_per_hour * taken.hours;
       if (tariff == plan::Tariff::spot) {
-        const plan::Spot spot = plan::expect_spot({.hours = taken.hours,
+        const plan::Spot spot = plan::expect_spot({.hours = taken.hours - taken.save_hours,
+                                                   .save_hours = taken.save_hours,
                                                    .machines = place.nodes,
                                                    .preemptions_per_day = wish_.preemptions_per_day,
                                                    .save_seconds = taken.save_seconds,

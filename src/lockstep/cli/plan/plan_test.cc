@@ -73,6 +73,37 @@ TEST(Plan, JsonHasWhatScriptsNeed) {
   EXPECT_GT(json["usd"].get<double>(), 30 * json["hours"].get<double>());
 }
 
+// What is not known or does not apply is null, and shop quotes the price that plan does.
+TEST(Plan, JsonOfSpotMachines) {
+  base::TemporaryFolder folder;
+  const auto json_of = [&](const std::string& line) {
+    const Outcome outcome = run_shell(folder.path(), alone("$L ") + line + " --json 2>/dev/null");
+    return nlohmann::json::parse(outcome.output, nullptr, false);
+  };
+  const std::string small = std::string(kSmall) + " run.steps=100000 checkpoint.every=100 ";
+  const std::string plan = "plan " + small + "--on a2-ultragpu-1g --tariff spot --quick --preemptions ";
+  const nlohmann::json never = json_of(plan + "1000")["spot"], calm = json_of(plan + "0")["spot"],
+                       daily = json_of(plan + "1")["spot"];
+  ASSERT_TRUE(never.is_object() && calm.is_object() && daily.is_object());
+  EXPECT_FALSE(never["ends"].get<bool>());
+  for (const auto& [key, value] : never.items()) EXPECT_TRUE(key == "ends" || value.is_null()) << key;
+  for (const auto& [key, value] : calm.items()) EXPECT_EQ(value.is_null(), key == "checkpoint_every") << key;
+  for (const auto& [key, value] : daily.items()) EXPECT_FALSE(value.is_null()) << key;
+  const Outcome text = run_shell(folder.path(), alone("COLUMNS=1000 $L ") + plan + "1 2>/dev/null");
+  EXPECT_NE(text.output.find("checkpoint.every=" + std::to_string(daily["checkpoint_every"].get<int64_t>())),
+            std::string::npos)
+      << text.output;
+  for (const char* times : {"0", "1"}) {
+    const nlohmann::json shop = json_of("shop " + small +
+                                        "--only a2-ultragpu-1g --machines 1 --tariff spot "
+                                        "--preemptions " +
+                                        times);
+    const nlohmann::json& spot = *times == '0' ? calm : daily;
+    ASSERT_TRUE(shop.is_object());
+    EXPECT_NEAR(shop["offers"][0]["usd"].get<double>() / spot["usd"].get<double>(), 1, 1e-9) << times;
+  }
+}
+
 // The seeds' figure: 7.5 to 7.8 times as fast on the eight GPUs of one machine.
 TEST(Plan, ScalesOverTheGpusOfOneMachine) {
   base::TemporaryFolder folder;
@@ -288,13 +319,23 @@ TEST(Receipt, OfARunThatWasForecast) {
 
 TEST(BenchMachine, WritesAProfileThatPlansTake) {
   base::TemporaryFolder folder;
+  std::ofstream ours(folder.path() + "/ours.toml");
+  for (const auto& [name, device] : {std::pair{"ours-a-machine", "this"}, {"rented-a-machine", "A100"}})
+    ours << "[machine." << name << "]\ncloud = \"c\"\ndevice = \"" << device
+         << "\"\ndevices = 1\nnetwork_gb_s = 1.0\nsource = \"s\"\nchecked = \"d\"\n"
+            "price.here = { on_demand = 1.0 }\n";
+  ours.close();
   expect_rows(folder.path(),
               {{alone("$L plan --on 4xthis"), 2, "run `lockstep bench machine`"},
                {alone("$L bench machine --device cpu"), 0, "GB/s between ranks"},
                {alone("$L plan --on this --quick"), 0, "bottleneck"},
                {alone("$L plan --on 2xthis --quick"), 0, "data=2"},
                {"sed -i 's/^build = .*/build = \"0.0.9\"/' config/lockstep/machine.toml", 0, ""},
-               {alone("$L plan --on this"), 2, "[LS0576]"}});
+               {alone("$L plan --on this"), 2, "[LS0576]"},
+               // One such profile does not end a search over all machines.
+               {"cp ours.toml config/lockstep/catalogue.toml", 0, ""},
+               {alone("$L shop ") + kSmall + " --only ours --machines 1", 2, "[LS0576]"},
+               {alone("$L shop ") + kSmall + " --only a-machine --machines 1", 0, "not on ours-a-machine"}});
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ void say(const std::string& text) {
 
 // "40 evaluations of 1.2 s each"
 std::string times(double count, const char* what, double seconds) {
+  if (count == 0) return fmt::format("no {}s", what);
   return fmt::format("{:.0f} {}{} of {}{}", count, what, count == 1 ? "" : "s", base::human_duration(seconds),
                      count == 1 ? "" : " each");
 }
@@ -82,12 +83,32 @@ std::optional<plan::Spot> spot_of(const Planned& p) {
   if (!price || p.paying.tariff != plan::Tariff::spot) return std::nullopt;
   const auto hourly = p.place.price(plan::Tariff::on_demand, price->region);
   const run::Forecast& f = p.forecast;
-  return plan::expect_spot({.hours = f.hours - f.saves() * f.save_seconds / 3600,
+  return plan::expect_spot({.hours = f.hours - f.save_hours(),
+                            .save_hours = f.save_hours(),
                             .machines = p.place.nodes,
                             .preemptions_per_day = p.paying.preemptions_per_day,
                             .save_seconds = f.save_seconds,
                             .usd_per_hour = price->usd_per_hour,
                             .on_demand_usd_per_hour = hourly ? hourly->usd_per_hour : 0});
+}
+
+// Steps between saves that lose least; nothing where nothing is ever lost.
+std::optional<int64_t> checkpoint_every(const plan::Spot& spot, const run::Forecast& f) {
+  if (spot.save_every_seconds <= 0) return std::nullopt;
+  return static_cast<int64_t>(std::max(1.0, std::round(spot.save_every_seconds / f.step_seconds)));
+}
+
+nlohmann::ordered_json to_json(const plan::Spot& spot, const run::Forecast& f) {
+  nlohmann::ordered_json json = {{"ends", spot.ends}};
+  for (const char* key :
+       {"preemptions", "hours", "usd", "low_usd", "high_usd", "saving_usd", "checkpoint_every"})
+    json[key] = nullptr;
+  if (!spot.ends) return json;
+  json["preemptions"] = spot.preemptions, json["hours"] = spot.hours;
+  json["usd"] = spot.usd, json["low_usd"] = spot.low_usd, json["high_usd"] = spot.high_usd;
+  if (spot.on_demand_usd > 0) json["saving_usd"] = spot.saving();
+  if (const auto every = checkpoint_every(spot, f)) json["checkpoint_every"] = *every;
+  return json;
 }
 
 // Hours of use from which a commitment pays off, and of how many; nothing where it is not asked for.
@@ -123,9 +144,8 @@ void print_tariff(const Planned& p) {
                   money(spot.low_usd), money(spot.high_usd));
   if (spot.on_demand_usd > 0)
     line += fmt::format(", {} {} than on demand", money(std::abs(saving)), saving < 0 ? "more" : "less");
-  if (spot.save_every_seconds > 0)
-    line += fmt::format("; checkpoint.every={:.0f} loses least",
-                        std::max(1.0, spot.save_every_seconds / f.step_seconds));
+  if (const auto every = checkpoint_every(spot, f))
+    line += fmt::format("; checkpoint.every={} loses least", *every);
   say(line);
 }
 
@@ -274,15 +294,7 @@ nlohmann::ordered_json to_json(const Planned& p) {
   ordered_json spot = nullptr, commitment = nullptr;
   if (const auto even = break_even_of(p))
     commitment = {{"break_even_hours", even->hours}, {"hours_of_term", even->of}};
-  if (const auto expected = spot_of(p))
-    spot = {{"ends", expected->ends},
-            {"preemptions", expected->preemptions},
-            {"hours", expected->hours},
-            {"usd", expected->usd},
-            {"low_usd", expected->low_usd},
-            {"high_usd", expected->high_usd},
-            {"saving_usd", expected->saving()},
-            {"checkpoint_every", std::ceil(expected->save_every_seconds / f.step_seconds)}};
+  if (const auto expected = spot_of(p)) spot = to_json(*expected, f);
   ordered_json loss = nullptr;
   if (p.loss)
     loss = {{"estimate", p.loss->estimate.loss},

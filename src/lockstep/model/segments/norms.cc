@@ -59,7 +59,12 @@ class Norm : public Segment {
   void backward_weight(const Frame& f) const override { norm_.backward_weight(f); }
   Cost cost(const SliceShape& shape, Part part) const override {
     Cost cost;
-    if (part != Part::backward_weight) cost.bytes = norm_.forward_bytes(shape.tokens() / token_parts_);
+    if (part == Part::backward_weight) return cost;
+    const int64_t rows = shape.tokens() / token_parts_;
+    cost.bytes = norm_.forward_bytes(rows);
+    // The copy, and the sum of what comes back from both.
+    if (!again_.empty())
+      cost.bytes += (part == Part::forward ? 2 : 3) * rows * width_ * device::size_of(type_);
     return cost;
   }
 

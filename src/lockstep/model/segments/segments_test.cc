@@ -14,6 +14,8 @@
 #include "lockstep/model/families/family.h"
 #include "lockstep/model/frame.h"
 #include "lockstep/model/layout.h"
+#include "lockstep/model/segments/norm_linear.h"
+#include "lockstep/model/segments/parts.h"
 
 namespace lockstep::model {
 namespace {
@@ -308,6 +310,19 @@ TEST_P(Segments, GradientsAreSlopesOfWhatForwardGives) {
   const std::set<std::string> seen = Walk(*device, resolved.recipe).run();
   EXPECT_TRUE(seen.contains("embed") && seen.contains("up") && seen.contains("down") &&
               seen.contains("logits"));
+}
+
+// A norm that gives what it gives twice copies it, and adds up what comes back.
+TEST(NormCost, TwiceGivenIsCopiedAndAdded) {
+  const auto bytes = [](const std::string& again, Part part) {
+    NormOptions options{.width = 16, .name = "n"};
+    options.again = again;
+    return make_norm("norm", options, DType::bf16, Parts{})->cost(kShape, part).bytes;
+  };
+  const int64_t pass = kShape.tokens() * 16 * 2;
+  for (const auto& [part, passes] :
+       {std::pair{Part::forward, 2}, {Part::backward_input, 3}, {Part::backward_weight, 0}})
+    EXPECT_EQ(bytes("twice", part) - bytes("", part), passes * pass);
 }
 
 INSTANTIATE_TEST_SUITE_P(

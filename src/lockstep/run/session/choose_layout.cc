@@ -231,7 +231,8 @@ Held held_by(const Plan& whole) {
 // The mean over tensor ranks and stages; the fullest rank has no less.
 int64_t least_bytes(const Held& held, const plan::Layout& layout, std::optional<int> shard) {
   const int64_t parts = int64_t{layout.tensor} * layout.pipeline;
-  const int64_t shares = std::max(1, std::min(shard.value_or(layout.data), layout.data));
+  const bool named = shard && *shard > 0;  // else all data ranks
+  const int64_t shares = named ? std::min(*shard, layout.data) : layout.data;
   return held.state / (parts * (layout.zero >= 1 ? shares : 1)) +
          held.weights / (parts * (layout.zero == 3 ? shares : 1));
 }
@@ -261,12 +262,16 @@ plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& sear
                           .beside = options.device.has_value(),  // nothing is opened
                           .simple = search.simple};
   question.machine.tf32 = resolved.recipe.precision.tf32;
+  const auto& optim = resolved.recipe.optim;
+  if (optim.offload || optim.moments == "bf16") std::erase(question.less_state, "optim.moments=bf16");
+  if (optim.offload) std::erase(question.less_state, "optim.offload=true");
   if (!search.all) {
     question.tensor = settled(resolved, "parallel.tensor", static_cast<int>(parallel.tensor));
     question.context = settled(resolved, "parallel.context", static_cast<int>(parallel.context));
     question.pipeline = settled(resolved, "parallel.pipeline", static_cast<int>(parallel.pipeline));
     question.zero = settled(resolved, "parallel.zero", zero_stage(parallel.zero));
-    question.shard = settled(resolved, "parallel.shard", static_cast<int>(parallel.shard.value));
+    if (!parallel.shard.is_auto)  // a user may write "auto" out, too
+      question.shard = settled(resolved, "parallel.shard", static_cast<int>(parallel.shard.value));
     question.chunks = settled(resolved, "parallel.chunks", static_cast<int>(parallel.chunks));
     question.form = settled(resolved, "parallel.context_form", parallel.context_form);
     question.schedule = settled(resolved, "parallel.schedule", parallel.schedule);
@@ -278,8 +283,9 @@ plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& sear
   look.may_shrink = question.ranks <= kShrinkRanks && !search.simple;
   // A recipe that is impossible on one rank may be possible on others.
   try {
-    question.least_bytes = [held = held_by(whole_plan(resolved, own, options)),
-                            shard = question.shard](const plan::Candidate& candidate) {
+    const Plan whole = whole_plan(resolved, own, options);
+    if (whole.device->id().kind == device::Kind::cpu) std::erase(question.less_state, "optim.offload=true");
+    question.least_bytes = [held = held_by(whole), shard = question.shard](const plan::Candidate& candidate) {
       return least_bytes(held, candidate.layout, shard);
     };
   } catch (const base::ConfigError&) {

@@ -10,6 +10,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/comm/mesh.h"
 #include "lockstep/plan/price.h"
+#include "lockstep/recipe/mix.h"
 #include "lockstep/run/session/choose_layout.h"
 #include "lockstep/run/session/rank_layout.h"
 
@@ -79,7 +80,8 @@ void add_totals(Forecast& f, const Plan& whole, const plan::Machine& machine, in
     f.mfu = whole.model->flops_per_token(recipe.data.seq_len) * f.units_per_second() / peak;
   f.steps = recipe.run.steps;
   f.save_steps = recipe.checkpoint.every, f.save_minutes = recipe.checkpoint.minutes;
-  f.evaluations = 1 + (recipe.log.eval_every > 0 ? (f.steps - 1) / recipe.log.eval_every : 0);
+  const int64_t before_last = std::max<int64_t>(0, f.steps - 1), every = recipe.log.eval_every;
+  if (f.evaluation_seconds > 0) f.evaluations = 1 + (every > 0 ? before_last / every : 0);
   f.watts = ranks * machine.watts * kHostWatts;
   f.take_step(f.step_seconds);
   f.error = machine.error;
@@ -95,9 +97,13 @@ double Forecast::part(const std::string& name) const {
 
 // One at the end, whatever comes before.
 double Forecast::saves() const {
-  const double every = save_steps > 0 ? static_cast<double>(save_steps) * step_seconds : save_minutes * 60;
-  return 1 + (every > 0 ? std::floor(static_cast<double>(steps - 1) * step_seconds / every) : 0);
+  const int64_t before_last = std::max<int64_t>(0, steps - 1);
+  if (save_steps > 0) return 1 + static_cast<double>(before_last / save_steps);
+  const double every = save_minutes * 60;
+  return 1 + (every > 0 ? std::floor(static_cast<double>(before_last) * step_seconds / every) : 0);
 }
+
+double Forecast::save_hours() const { return saves() * save_seconds / kSecondsOfHour; }
 
 void Forecast::take_step(double seconds) {
   step_seconds = seconds;
@@ -155,12 +161,23 @@ Compiled compile_both(const Plan& plan) {
   return {compile_ranks(plan, Sizes::exact), compile_ranks(plan, evaluation, Sizes::first)};
 }
 
-double evaluation_seconds(const Plan& plan, const plan::Compiled& turn, const plan::Machine& machine) {
-  const int64_t turns = base::divide_up(plan.recipe().log.eval_batches, plan.layout.ranks.width());
-  return static_cast<double>(turns) * walk_on(machine, turn.world).step_seconds;
+double evaluation_seconds(const Plan& plan, const plan::Compiled& turn, int64_t slices,
+                          const plan::Machine& machine) {
+  const int64_t turns = base::divide_up(slices, plan.layout.ranks.width());
+  return turns > 0 ? static_cast<double>(turns) * walk_on(machine, turn.world).step_seconds : 0;
 }
 
-Forecast walk_step(const Plan& plan, const Compiled& both, plan::Machine machine) {
+// By the recipe, for its data may not be here.
+bool holds_out(const recipe::Recipe::Data& data) {
+  if (data.eval_fraction > 0 || !data.eval_path.empty()) return true;
+  if (data.mix.empty()) return false;
+  const std::vector<recipe::MixSource> sources = recipe::read_mix(data.mix);
+  return std::any_of(sources.begin(), sources.end(),
+                     [](const recipe::MixSource& source) { return !source.eval.empty(); });
+}
+
+// `evaluated`: slices of one evaluation; 0 where no data is held out.
+Forecast walk_step(const Plan& plan, const Compiled& both, int64_t evaluated, plan::Machine machine) {
   const plan::Compiled& compiled = both.step;
   machine.tf32 = plan.recipe().precision.tf32;
   const plan::Walk walk = walk_on(machine, compiled.world);
@@ -171,7 +188,7 @@ Forecast walk_step(const Plan& plan, const Compiled& both, plan::Machine machine
           .parts = plan::time_parts(compiled.world, walk, machine),
           .verbs = plan::verb_parts(compiled.world, walk),
           .save_seconds = save_seconds(compiled, machine),
-          .evaluation_seconds = evaluation_seconds(plan, both.evaluation, machine),
+          .evaluation_seconds = evaluation_seconds(plan, both.evaluation, evaluated, machine),
           .memory = compiled.memory,
           .stage_bytes = stage_bytes(plan, compiled),
           .peak_bytes = compiled.peak_bytes,
@@ -220,7 +237,11 @@ std::shared_ptr<const Step> known_step(const recipe::Resolved& resolved, const p
 
 Forecast forecast(const recipe::Resolved& resolved, const plan::Place& place, Known* known) {
   const auto step = known != nullptr ? known_step(resolved, place, *known) : step_of(resolved, place, true);
-  Forecast f = walk_step(step->plan, step->compiled, place.model);
+  // How much is held out is not known before the data is read.
+  const bool evaluates =
+      holds_out(resolved.recipe.data) || step->plan.dataset->samples(data::Split::eval) > 0;
+  const int64_t evaluated = evaluates ? resolved.recipe.log.eval_batches : 0;
+  Forecast f = walk_step(step->plan, step->compiled, evaluated, place.model);
   f.available_bytes = available_on(place, step->plan.recipe());
   add_totals(f, step->whole, place.model, place.ranks);
   return f;
@@ -236,7 +257,11 @@ Here this_place(const Plan& plan) {
 }
 
 Forecast forecast_here(const Plan& plan, const Here& here) {
-  Forecast f = walk_step(plan, compile_both(plan), here.machine);
+  const recipe::Recipe::Batch& batch = plan.recipe().batch;
+  const int64_t held_out =
+      base::divide_up(plan.dataset->samples(data::Split::eval), batch.global / batch.slices.value);
+  Forecast f =
+      walk_step(plan, compile_both(plan), std::min(plan.recipe().log.eval_batches, held_out), here.machine);
   add_totals(f, plan, here.machine, plan.seat.world);
   return f;
 }

@@ -27,7 +27,7 @@ struct Forecast {
   double save_seconds = 0;            // of one checkpoint: for so long it holds the run up
   int64_t save_steps = 0;             // between saves; 0: as many minutes
   double save_minutes = 0;            // 0: only at the end
-  double evaluation_seconds = 0;      // of one, on the slices that the recipe holds out
+  double evaluation_seconds = 0;      // of one, on the slices that the recipe holds out; 0: it holds out none
   int64_t evaluations = 0;
   std::vector<plan::MemoryPart> memory;  // of the fullest rank
   std::vector<int64_t> stage_bytes;      // of the fullest rank of each pipeline stage
@@ -44,6 +44,7 @@ struct Forecast {
   double units_per_second() const { return step_seconds > 0 ? units_per_step / step_seconds : 0; }
   double part(const std::string& name) const;  // seconds; 0: there is none
   double saves() const;                        // how many
+  double save_hours() const;                   // of `hours`
   void take_step(double seconds);              // another step's time; hours and energy follow
 };
 

@@ -7,8 +7,10 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/grammar.h"
 #include "lockstep/plan/catalogue/published.h"
 #include "lockstep/recipe/schema.h"
+#include "lockstep/run/testing.h"
 
 namespace lockstep::run {
 namespace {
@@ -108,6 +110,95 @@ TEST(Forecast, HoursHaveEvaluationsAndSaves) {
   by_time.back() = "checkpoint.minutes=10";
   const Forecast timed = of("A100", by_time);
   EXPECT_EQ(timed.saves(), 1 + std::floor(999 * timed.step_seconds / 600));
+  // Where nothing is held out, nothing is evaluated; the grammar has words of its own for it.
+  std::vector<std::string> none = words;
+  none.push_back("data.eval_fraction=0");
+  EXPECT_EQ(of("A100", none).evaluations, 0);
+  EXPECT_EQ(of("A100", none).evaluation_seconds, 0);
+  EXPECT_NEAR(of("A100", none).hours * 3600, 1000 * f.step_seconds + 20 * f.save_seconds,
+              1e-6 * f.hours * 3600);
+  none.push_back("data.eval_path=held.bin");
+  EXPECT_EQ(of("A100", none).evaluations, 10);
+  const recipe::Resolved grammar =
+      recipe::read_recipe({.file = "", .overrides = {"data.kind=grammar", "batch.global=8"}});
+  EXPECT_GT(forecast(grammar, plan::parse_place("A100")).evaluations, 0);
+}
+
+// Where the data is here, no more slices are evaluated than it holds out.
+TEST(Forecast, EvaluatesNoMoreThanThereIs) {
+  const auto seconds = [](int64_t batches) {
+    const Plan plan =
+        make_plan(tiny_recipe({"run.device=cpu", "batch.global=64", "batch.slices=1", "batch.strands=1",
+                               "log.eval_batches=" + std::to_string(batches)}),
+                  {}, {.must_fit = false});
+    return forecast_here(plan, {plan::machine_named("laptop")}).evaluation_seconds;
+  };
+  constexpr int64_t kSlices = data::Grammar::kEvalSamples / 64;
+  EXPECT_GT(seconds(kSlices), seconds(kSlices / 2));
+  EXPECT_DOUBLE_EQ(seconds(5 * kSlices), seconds(kSlices));
+}
+
+// As the trainer counts them: at every so many steps before the last one, and at the end.
+TEST(Forecast, SavesAreCountedInSteps) {
+  struct Row {
+    int64_t steps, every;
+    double saves;
+  };
+  for (const Row& row : std::vector<Row>{{0, 50, 1}, {1, 1, 1}, {50, 50, 1}, {51, 50, 2}, {1000, 7, 143}}) {
+    for (const double seconds : {0.0, 1e-9, 0.1, 0.3, 1e6}) {  // however long a step is
+      Forecast f{.save_steps = row.every, .steps = row.steps};
+      f.take_step(seconds);
+      EXPECT_EQ(f.saves(), row.saves) << row.steps << " " << row.every << " " << seconds;
+    }
+  }
+  Forecast f{.save_minutes = 1, .steps = 0};
+  f.take_step(1e3);
+  EXPECT_EQ(f.saves(), 1);
+}
+
+// What is advised against too much state is not what the recipe has already.
+TEST(Forecast, AdviceAgainstTooMuchState) {
+  struct Row {
+    const char* place;
+    std::vector<std::string> words;
+    bool moments, offload;
+  };
+  for (const Row& row : std::vector<Row>{{"2xA100", {}, true, true},
+                                         {"2xlaptop", {}, true, false},  // moments are in the host's memory
+                                         {"2xA100", {"optim.moments=bf16"}, false, true},
+                                         {"2xA100", {"optim.offload=true"}, false, false}}) {
+    std::vector<std::string> words{"data.kind=tokens",    "model.family=llama", "model.preset=1b",
+                                   "batch.global=8",      "batch.slices=8",     "batch.strands=8",
+                                   "memory.limit_gib=0.5"};
+    words.insert(words.end(), row.words.begin(), row.words.end());
+    const recipe::Resolved resolved = recipe::read_recipe({.file = "", .overrides = words});
+    try {
+      layouts_on(resolved, plan::parse_place(row.place), false);
+      ADD_FAILURE();
+    } catch (const base::ConfigError& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("needs at least"), std::string::npos) << text;
+      EXPECT_NE(text.find("use more ranks"), std::string::npos) << text;
+      EXPECT_EQ(text.find("optim.moments=bf16") != std::string::npos, row.moments) << text;
+      EXPECT_EQ(text.find("optim.offload=true") != std::string::npos, row.offload) << text;
+    }
+  }
+}
+
+// Who writes "auto" out has settled nothing: state is shared out over all data ranks.
+TEST(Forecast, ShardAutoIsAllDataRanks) {
+  std::vector<std::string> words{"data.kind=tokens",     "model.family=llama",  "model.preset=1b",
+                                 "model.layers=4",       "data.seq_len=512",    "batch.global=8",
+                                 "batch.slices=8",       "batch.strands=8",     "parallel.tensor=1",
+                                 "parallel.context=1",   "parallel.pipeline=1", "memory.limit_gib=4",
+                                 "memory.recompute=full"};
+  const auto best = [&] {
+    const recipe::Resolved resolved = recipe::read_recipe({.file = "", .overrides = words});
+    return layouts_on(resolved, plan::parse_place("8xA100"), false).best.words();
+  };
+  const std::string free = best();
+  words.push_back("parallel.shard=auto");
+  EXPECT_EQ(best(), free);
 }
 
 // Programs that were compiled for one machine serve the next: the same forecasts and layouts as alone.
