@@ -15,8 +15,11 @@ export RAY_USAGE_STATS_ENABLED=0
 # Everything of Ray's carries this test's folder in its environment: common.sh ends it.
 ports=$(free_port 5)
 address=http://127.0.0.1:$((ports + 1))
+# Its workers' own ports would be 10002 to 19999, where those of the tests are.
 ray start --head --node-ip-address=127.0.0.1 --port="$ports" --dashboard-host=127.0.0.1 --dashboard-port=$((ports + 1)) --num-cpus=2 \
-  --temp-dir="$work/ray" >"$work/why" 2>&1 && ray start --address="127.0.0.1:$ports" --node-ip-address=127.0.0.1 --num-cpus=2 >>"$work/why" 2>&1 ||
+  --min-worker-port=18600 --max-worker-port=18999 --temp-dir="$work/ray" >"$work/why" 2>&1 &&
+  ray start --address="127.0.0.1:$ports" --node-ip-address=127.0.0.1 --min-worker-port=19000 --max-worker-port=19399 --num-cpus=2 \
+    >>"$work/why" 2>&1 ||
   skip "Ray does not start here: $(tail -n 1 "$work/why")"
 answers() { ray job list --address "$address" >"$work/why" 2>&1; }
 until_true 60 answers || skip "Ray's jobs do not answer: $(tail -n 1 "$work/why")"
