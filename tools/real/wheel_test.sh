@@ -20,7 +20,7 @@ make_wheels() {
     python3 "$here/../wheel.py" --build "$build" --out "$work/$out" || return 1
   done
   local oldest=2_28
-  [[ ! -e $build/src/lockstep/liblockstep_cuda.so ]] || oldest=2_3?  # the CUDA plugin is linked for newer systems
+  [[ ! -e $build/src/lockstep/liblockstep_cuda.so ]] || oldest='2_3?'  # the CUDA plugin is linked for newer systems
   # shellcheck disable=SC2053
   cmp "$work"/one/*.whl "$work"/two/*.whl && [[ $(ls "$work/one") == lockstep_trainer-*-py3-none-manylinux_${oldest}_*.whl ]]
 }
