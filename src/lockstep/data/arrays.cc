@@ -17,11 +17,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
+#include "lockstep/data/formats/npy.h"
+#include "lockstep/data/formats/parallel.h"
 #include "lockstep/data/kind.h"
-#include "lockstep/data/npy.h"
-#include "lockstep/data/parallel.h"
+#include "lockstep/data/tokens/windows.h"
 #include "lockstep/data/typed_words.h"
-#include "lockstep/data/windows.h"
 #include "lockstep/kernels/loss/loss.h"
 
 namespace lockstep::data {

@@ -10,12 +10,12 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/refusal.h"
 #include "lockstep/data/arrow/columns.h"
-#include "lockstep/data/corpus.h"
+#include "lockstep/data/corpus/corpus.h"
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/files.h"
+#include "lockstep/data/documents/packing_testing.h"
+#include "lockstep/data/formats/files.h"
+#include "lockstep/data/formats/megatron.h"
 #include "lockstep/data/kind.h"
-#include "lockstep/data/megatron.h"
-#include "lockstep/data/packing_testing.h"
 #include "lockstep/data/test_folder.h"
 
 namespace lockstep::data {

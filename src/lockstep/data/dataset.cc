@@ -11,7 +11,7 @@
 #include "lockstep/data/kind.h"
 #include "lockstep/data/mix.h"
 #include "lockstep/data/permutation.h"
-#include "lockstep/data/tokenized.h"
+#include "lockstep/data/tokens/tokenized.h"
 
 namespace lockstep::data {
 namespace {

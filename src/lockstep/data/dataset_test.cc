@@ -8,7 +8,7 @@
 #include <random>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/grammar.h"
+#include "lockstep/data/grammar/grammar.h"
 #include "lockstep/data/test_folder.h"
 
 namespace lockstep::data {

@@ -8,11 +8,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/chat.h"
-#include "lockstep/data/files.h"
-#include "lockstep/data/mds.h"
+#include "lockstep/data/documents/chat.h"
+#include "lockstep/data/formats/files.h"
+#include "lockstep/data/formats/mds.h"
+#include "lockstep/data/formats/unpack.h"
 #include "lockstep/data/mix.h"
-#include "lockstep/data/unpack.h"
 #include "lockstep/recipe/path_list.h"
 #include "lockstep/store/uri.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/references.h"
+#include "lockstep/data/documents/references.h"
 
 namespace lockstep::data {
 

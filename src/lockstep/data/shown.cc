@@ -4,13 +4,13 @@
 #include <limits>
 #include <optional>
 
-#include "lockstep/data/chat.h"
-#include "lockstep/data/documents.h"
-#include "lockstep/data/encoded_records.h"
-#include "lockstep/data/files.h"
+#include "lockstep/data/documents/chat.h"
+#include "lockstep/data/documents/documents.h"
+#include "lockstep/data/documents/encoded_records.h"
+#include "lockstep/data/documents/preference.h"
+#include "lockstep/data/formats/files.h"
 #include "lockstep/data/kind.h"
-#include "lockstep/data/preference.h"
-#include "lockstep/data/windows.h"
+#include "lockstep/data/tokens/windows.h"
 #include "lockstep/kernels/loss/loss.h"
 #include "lockstep/text/utf8.h"
 

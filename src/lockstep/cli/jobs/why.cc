@@ -7,8 +7,8 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/cli/run_view.h"
-#include "lockstep/cli/why_run.h"
+#include "lockstep/cli/see/run_view.h"
+#include "lockstep/cli/see/why_run.h"
 #include "lockstep/jobs/submit.h"
 
 namespace lockstep::cli {

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lockstep/cli/launch_flags.h"
+#include "lockstep/cli/launch/launch_flags.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/train/start_lines.h"
 #include "lockstep/cli/train/train_profile.h"

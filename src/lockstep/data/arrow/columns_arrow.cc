@@ -18,7 +18,7 @@
 #include "lockstep/data/arrow/json_arrow.h"
 #include "lockstep/data/arrow/limited_pool_arrow.h"
 #include "lockstep/data/arrow/values_arrow.h"
-#include "lockstep/data/corpus.h"
+#include "lockstep/data/corpus/corpus.h"
 
 namespace lockstep::data {
 namespace {

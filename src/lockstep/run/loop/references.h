@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/data/references.h"
+#include "lockstep/data/documents/references.h"
 #include "lockstep/run/session/session.h"
 
 namespace lockstep::run {

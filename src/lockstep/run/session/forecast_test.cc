@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/grammar.h"
+#include "lockstep/data/grammar/grammar.h"
 #include "lockstep/plan/catalogue/published.h"
 #include "lockstep/recipe/schema.h"
 #include "lockstep/run/testing.h"

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "lockstep/checkpoint/usable.h"
-#include "lockstep/data/references.h"
+#include "lockstep/data/documents/references.h"
 #include "lockstep/run/executor/executor.h"
 #include "lockstep/run/executor/memory.h"
 #include "lockstep/run/executor/ranks.h"
