@@ -250,8 +250,8 @@ TEST(Pipeline, SendsOneRowATokenEachWay) {
   for (const Words& family :
        {Words{}, Words{"model.family=llama"}, Words{"model.family=gemma2"}, Words{"model.family=phi"},
         Words{"model.family=llama", "parallel.tensor=2", "parallel.sequence=true"}}) {
-    Words all = {"model.layers=4", "model.hidden=64", "model.heads=4",      "data.seq_len=32",
-                 "batch.global=8", "batch.slices=4",  "parallel.pipeline=2"};
+    Words all = {"model.layers=4", "model.hidden=64", "model.heads=4",       "data.seq_len=32",
+                 "batch.global=8", "batch.slices=4",  "parallel.pipeline=2", "precision.compute=fp32"};
     all.insert(all.end(), family.begin(), family.end());
     const int tensor = family.size() > 2 ? 2 : 1;
     for (const int stage : {0, 1}) {

@@ -141,6 +141,16 @@ class Trainer {
     while (session_.executor->unread() > (now ? 0 : 1)) read_one();
   }
 
+  // Once.
+  void tell_of_graph(int64_t step) {
+    if (graph_told_ || session_.executor->graph_refusal().empty()) return;
+    graph_told_ = true;
+    observer_.event("no_graph",
+                    "steps are launched call by call, not as one CUDA graph, and may be slower: " +
+                        session_.executor->graph_refusal(),
+                    step);
+  }
+
   struct Waiting {
     StepInputs inputs;
     double data_wait_ms;
@@ -164,6 +174,7 @@ class Trainer {
     report.memory_gib = fullest_gib(report.step == options_.first_step + 1);
     report.applied = state.apply != 0;
     report.loss_scale = state.loss_scale;
+    tell_of_graph(report.step);
     report.mfu = utilization(report.tokens_per_s);
     if (plan_.model->pairs)
       report.preference = preference_of(session_, session_.executor->read_sequences(), done.inputs.step);
@@ -392,7 +403,8 @@ class Trainer {
   int64_t saved_at_ = 0;   // on the clock; the beginning counts as a save
   double save_pause_ = 0;  // seconds that training stood still for the last one
   StepState before_{};     // behind the last step that was read
-  bool wants_save_ = false, stopping_ = false, by_wish_ = false, profiling_ = false, profile_tried_ = false;
+  bool wants_save_ = false, stopping_ = false, by_wish_ = false, profiling_ = false, profile_tried_ = false,
+       graph_told_ = false;
   ProfiledSteps profiled_;       // while profiling_
   bool wish_under_way_ = false;  // this rank has told a wish to profile that is not fulfilled
   int64_t wished_steps_ = 0;     // to profile as soon as possible
