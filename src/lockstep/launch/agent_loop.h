@@ -105,7 +105,7 @@ class Agent {
   const AgentRules rules_;
   Guard guard_;
   SignalWatch signals_;
-  Meeting meeting_;
+  RunStore run_store_;
   std::unique_ptr<run::RunLock> lock_;  // of the run's folder; the leader holds it for all nodes
   RankLogs logs_;
   mutable DiskWriter disk_;

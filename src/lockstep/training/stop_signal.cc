@@ -18,7 +18,7 @@ constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGQUIT};
 constexpr size_t kCount = std::size(kSignals);
 struct sigaction before[kCount];
 
-// A SIGINT after a SIGTERM is the same wish twice, by two ways.
+// A SIGINT after a SIGTERM is the same request twice, by two ways.
 void handle(int number) {
   if (!armed) {
     static constexpr char kWord[] =

@@ -1,7 +1,7 @@
-// The wish to stop, as a number that the training loop looks at between steps: Ctrl-C, SIGTERM, SIGUSR1
+// The request to stop, as a number that the training loop looks at between steps: Ctrl-C, SIGTERM, SIGUSR1
 // (Slurm's warning), a dropped terminal (SIGHUP, unless nohup ignores it) and SIGQUIT.
 //
-//     StopSignal signal;             // from here on a wish to stop ends with 75: there is nothing to save
+//     StopSignal signal;             // from here on a request to stop ends with 75: there is nothing to save
 //     yet
 //     ... plan, join the others ...
 //     signal.arm();                  // from here on it is a number
