@@ -159,6 +159,26 @@ LAZY = [
     "{% set g = l|select %}{% set h = g %}{{ h|first }}{{ g|first }}", "{% macro m(g) %}{{ g|first }}{% endmacro %}{% set g = l|select %}{{ m(g) }}{{ m(g) }}{{ g|list }}",
 ]
 
+# Macros with any arguments, macros inside of blocks, loops that call themselves.
+CALLS = [
+    "{% macro v(a, b='d') %}{{ a }}{{ b }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ v(1) }}{{ v(1, 2, 3, *l) }}{{ v(b=1, z=2) }}{{ v(**d) }}{{ v(1, *[2], c=3) }}",
+    "{% macro v(a) %}{{ a }}{{ varargs|length }}{% endmacro %}{{ v(1, 2) }}", "{% macro v(a) %}{{ a }}{% endmacro %}{{ v(1, 2) }}",
+    "{% macro v(a) %}{{ a }}{{ kwargs.x }}{% endmacro %}{{ v(1, x=2) }}", "{% macro v(a) %}{{ a }}{% endmacro %}{{ v(1, x=2) }}",
+    "{% macro v(a) %}{{ a }}{% endmacro %}{{ v(1, a=2) }}", "{% macro v(a) %}{{ a }}{{ kwargs }}{% endmacro %}{{ v(1, a=2) }}",
+    "{% macro v(a) %}{{ a }}{{ caller is defined }}{% endmacro %}{{ v(1) }}{% call v(2) %}x{% endcall %}", "{% macro v(a) %}{{ a }}{% endmacro %}{% call v(2) %}x{% endcall %}",
+    "{% macro v() %}{{ caller(1, 2) }}{% endmacro %}{% call(a) v() %}{{ a }}{{ varargs }}{% endcall %}",
+    "{% filter upper %}{% macro deep(p, n=2) %}[{{ p }}{% if n > 0 %}{{ deep(p, n - 1) }}{% endif %}]{% endmacro %}{{ deep('a') }}{% endfilter %}",
+    "{% for m in l %}{% macro down(n) %}{{ n }}{{ m }}{% if n > 0 %}{{ down(n - 1) }}{% endif %}{% endmacro %}{{ down(2) }} {% endfor %}",
+    "{% for m in [1, [2, [3]], 4] recursive %}{% if m is iterable %}({{ loop(m) }}){% else %}{{ loop.depth }}:{{ m }}{{ loop.depth0 }} {% endif %}{% endfor %}",
+    "{% for k, v in {'a': {'b': {}}, 'c': {}}.items() recursive %}<{{ k }}>{{ loop(v.items()) }}{{ loop.last }}{% else %}none{% endfor %}",
+    "{% for m in [[1, 2, 3], [4]] recursive %}{% if m is number %}{% if m == 2 %}{% continue %}{% endif %}{{ m }}{% else %}{{ loop(m) }};{% endif %}{% endfor %}",
+    "{% for m in l %}{{ loop([1]) }}{% endfor %}", "{% for m in [1] recursive %}{{ loop() }}{% endfor %}", "{% for m in [1] recursive %}{{ loop(u) }}{{ loop is callable }}{% endfor %}",
+    "{{ u[1:] }}", "{{ a[1:] }}", "{{ d[:2] }}", "{{ none[1:] is undefined }}", "{{ ms|sort(attribute='x')|length }}", "{{ [1]|sort(attribute='role') }}",
+    "{{ 'one-two (three) [four'|title }}{{ 'x.y z\\'s'|title }}{{ d|title }}{{ 'x.y z\\'s'.title() }}", "{{ 'a' is upper }}{{ '1' is upper }}{{ '1A' is upper }}{{ 'a1' is lower }}{{ 1 is lower }}",
+    "{{ 'ab'.center(7, '*') }}{{ 'abc'.center(6, '-') }}{{ 'ab'.ljust(4) }}|{{ 'ab'.rjust(4, '日') }}{{ '-5'.zfill(4) }}{{ 'a.b.c'.rpartition('.') }}{{ 'abca'.index('a') }}{{ 'abca'.rindex('a') }}",
+    "{{ 'AbC'.isupper() }}{{ 'ABC 1'.isupper() }}{{ 'ab1'.isalnum() }}{{ ''.islower() }}", "{{ 'a'.index('b') }}", "{{ 'a'.center(3, 'xy') }}",
+]
+
 
 class Writer:
     def __init__(self, seed):
@@ -232,7 +252,7 @@ def main():
                 names = {"messages": messages, "bos_token": "<s>", "eos_token": "</s>", **more}
                 print(json.dumps({"name": name, "template": template, "names": names, **outcome(env, template, names)}))
     print(json.dumps({"shared": NAMES}))
-    for template in LAZY:
+    for template in LAZY + CALLS:
         print(json.dumps({"template": template, **outcome(env, template, NAMES)}))
     writer, told, refused = Writer(options.seed), 0, 0
     while told < options.count:

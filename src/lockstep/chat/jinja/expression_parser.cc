@@ -209,6 +209,7 @@ Expression ExpressionParser::power() {
 Expression ExpressionParser::unary(bool with_filters) {
   if (++depth_ > kDeepest) t_.refuse("an expression is nested too deeply");
   Expression value;
+  const int before = variables_;
   if (t_.skip_symbol("-")) {
     value = [of = unary(false)](Run& run) { return negated(of(run)); };
   } else if (t_.skip_symbol("+")) {
@@ -216,7 +217,7 @@ Expression ExpressionParser::unary(bool with_filters) {
   } else {
     value = primary();
   }
-  value = postfix(std::move(value));
+  value = postfix(std::move(value), variables_ == before ? Of::constant : Of::variables);
   if (with_filters) value = filters(std::move(value));
   --depth_;
   return value;
@@ -230,6 +231,7 @@ Expression ExpressionParser::primary() {
       if (token.text == "true" || token.text == "True") return constant(true);
       if (token.text == "false" || token.text == "False") return constant(false);
       if (token.text == "none" || token.text == "None") return constant(None{});
+      names_.insert(token.text), ++variables_;
       return [name = token.text](Run& run) -> Value {
         const Value* found = run.scope->find(name);
         return found != nullptr ? *found : Value(Undefined{"'" + name + "' is undefined"});
@@ -319,11 +321,12 @@ Expression ExpressionParser::one_or_tuple(bool with_condition, bool explicit_par
 
 Expression ExpressionParser::tuple(bool with_condition) { return one_or_tuple(with_condition, false); }
 
-Expression ExpressionParser::postfix(Expression value) {
+Expression ExpressionParser::postfix(Expression value, Of of) {
   for (;;) {
     if (t_.is_symbol(".") || t_.is_symbol("[")) {
-      value = subscript(std::move(value));
+      value = subscript(std::move(value), of);
     } else if (t_.skip_symbol("(")) {
+      of = Of::variables;
       value = [function = value, code = arguments()](Run& run) {
         run.step();
         const Value callee = function(run);
@@ -335,7 +338,7 @@ Expression ExpressionParser::postfix(Expression value) {
   }
 }
 
-Expression ExpressionParser::subscript(Expression value) {
+Expression ExpressionParser::subscript(Expression value, Of of) {
   if (t_.skip_symbol(".")) {
     if (t_.is(TokenKind::integer)) {
       return [value, key = Value(t_.take().integer)](Run& run) { return item(value(run), key); };
@@ -366,9 +369,10 @@ Expression ExpressionParser::subscript(Expression value) {
     };
   }
   while (parts.size() < 3) parts.push_back(constant(None{}));
-  return [value, parts](Run& run) {
-    const Value of = value(run), first = parts[0](run), last = parts[1](run);
-    return slice(of, first, last, parts[2](run));
+  return [value, parts, of](Run& run) -> Value {
+    const Value all = value(run), first = parts[0](run), last = parts[1](run);
+    if (of == Of::constant && !has_slices(all) && !all.is_undefined()) return Undefined{"a slice of what has none"};
+    return slice(all, first, last, parts[2](run));
   };
 }
 
@@ -414,7 +418,7 @@ Expression ExpressionParser::filters(Expression value) {
     } else if (t_.skip_word("is")) {
       value = test(std::move(value));
     } else if (t_.is_symbol("(")) {
-      value = postfix(std::move(value));
+      value = postfix(std::move(value), Of::variables);
     } else {
       return value;
     }
@@ -434,7 +438,7 @@ Expression ExpressionParser::test(Expression value) {
     code = arguments();
   } else if (opens || literal || word) {
     if (t_.is_word("is")) t_.refuse("tests cannot be chained");
-    code.positional.push_back(postfix(primary()));
+    code.positional.push_back(postfix(primary(), Of::variables));
   }
   return [value, name, code, denied](Run& run) {
     const Value of = value(run);

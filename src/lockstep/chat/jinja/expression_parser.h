@@ -1,6 +1,7 @@
 // Expressions: {{ these }}, and what stands in tags. Precedence is Jinja's, which is not Python's everywhere.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,6 +51,8 @@ class ExpressionParser {
   ArgumentCode arguments();                 // behind "("
   Expression filters(Expression input);     // a chain of | and `is`
   std::pair<std::string, ArgumentCode> named_call();  // name, name(...): a filter
+  // The variables that were read since the last time; `before` are there from now on.
+  std::set<std::string> names_taken(std::set<std::string> before = {}) { return std::exchange(names_, std::move(before)); }
 
  private:
   Expression condition();
@@ -63,8 +66,11 @@ class ExpressionParser {
   Expression power();
   Expression unary(bool with_filters);
   Expression primary();
-  Expression postfix(Expression value);
-  Expression subscript(Expression value);
+  // Constant: no variable is in it. Jinja computes such an item when it reads the template, and what has no slices
+  // is then undefined, which it refuses everywhere else.
+  enum class Of { constant, variables };
+  Expression postfix(Expression value, Of of);
+  Expression subscript(Expression value, Of of);
   Expression test(Expression value);
   Expression bracketed();
   Expression list();
@@ -73,7 +79,8 @@ class ExpressionParser {
   bool ends_tuple() const;
 
   TokenReader& t_;
-  int depth_ = 0;
+  int depth_ = 0, variables_ = 0;
+  std::set<std::string> names_;
 };
 
 }  // namespace lockstep::chat::jinja

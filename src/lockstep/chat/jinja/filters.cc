@@ -55,8 +55,8 @@ Value sorted(Run&, const Value& input, const Arguments& a) {
   const Value path = a.get(2, "attribute", None{});
   const auto key = [&](const Value& one) {
     const std::string* paths = path.get<std::string>();
-    if (paths == nullptr || paths->find(',') == std::string::npos) return key_of(one, path, exact);
-    List keys;  // "a,b": by one, then by the other
+    if (paths == nullptr) return key_of(one, path, exact);
+    List keys;  // "a,b": by one, then by the other; a list even of one, which compares where its item would not
     for (std::string_view rest = *paths;;) {
       const size_t comma = rest.find(',');
       keys.items.push_back(key_of(one, Value(rest.substr(0, comma)), exact));
@@ -173,6 +173,19 @@ Value tojson(Run&, const Value& input, const Arguments& a) {
     behind_key = str_of(two[1]);
   }
   return to_json(input, indent, is_true(ascii), is_true(sort), between, behind_key);
+}
+
+// As Jinja has it: a letter behind a space, a dash or a bracket that opens, and not behind every other character.
+Value titled(Run&, const Value& input, const Arguments&) {
+  const std::string text = to_str(input);
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.size(), text.find_first_of("-([{< \t\n\r\f\v", at));
+    if (end > at) out += to_str(by_method(text.substr(at, end - at), "capitalize"));
+    if (end < text.size()) out += text[end];
+    at = end + 1;
+  }
+  return out;
 }
 
 Value indented(Run&, const Value& input, const Arguments& a) {
@@ -467,7 +480,7 @@ const std::map<std::string, Filter>& filters() {
       {"sort", sorted},
       {"string", [](Run&, const Value& v, const Arguments&) { return Value(to_str(v)); }},
       {"sum", sum},
-      {"title", [](Run&, const Value& v, const Arguments&) { return by_method(v, "title"); }},
+      {"title", titled},
       {"tojson", tojson},
       {"trim", [](Run&, const Value& v, const Arguments& a) { return by_method(v, "strip", a); }},
       {"unique", unique},

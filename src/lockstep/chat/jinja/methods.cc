@@ -14,6 +14,8 @@ namespace lockstep::chat::jinja {
 
 namespace {
 
+constexpr int64_t kWidest = int64_t{1} << 20;  // characters that a text is filled up to
+
 using Call = Value (*)(const Value& self, const Arguments& arguments);
 
 struct Row {
@@ -230,6 +232,50 @@ Value partition(const Value& self, const Arguments& a) {
   return List{{text.substr(0, at), by, text.substr(at + by.size())}, true};
 }
 
+Value rpartition(const Value& self, const Arguments& a) {
+  const std::string_view text = str_of(self);
+  const std::string& by = first_text(a);
+  if (by.empty()) fail("empty separator");
+  const size_t at = text.rfind(by);
+  if (at == std::string_view::npos) return List{{"", "", text}, true};
+  return List{{text.substr(0, at), by, text.substr(at + by.size())}, true};
+}
+
+// index, rindex: as find and rfind, of what must be there.
+Value found(const Value& self, const Arguments& a, bool last) {
+  const std::string &text = str_of(self), &part = first_text(a);
+  const size_t at = last ? text.rfind(part) : text.find(part);
+  if (at == std::string::npos) fail("substring not found");
+  return characters_before(text, at);
+}
+
+// ljust, rjust, center: filled up to a width in characters. Of an odd number to fill, center() puts the one more where
+// Python does.
+enum class Side { left, right, both };
+template <Side side>
+Value justified(const Value& self, const Arguments& a) {
+  if (a.positional.empty()) fail("an argument is missing");
+  const int64_t size = length_of(self).value_or(0), width = int_of(a.positional[0]);
+  if (width > kWidest) fail("a text would be filled up too far");
+  const Value fill = a.get(1, "fillchar", " ");
+  if (length_of(fill) != 1) fail("The fill character must be exactly one character long");
+  const int64_t all = std::max<int64_t>(0, width - size);
+  const int64_t before = side == Side::left ? 0 : side == Side::right ? all : all / 2 + (all & width & 1);
+  std::string out;
+  for (int64_t k = 0; k < before; ++k) out += str_of(fill);
+  out += str_of(self);
+  for (int64_t k = before; k < all; ++k) out += str_of(fill);
+  return out;
+}
+
+Value zfill(const Value& self, const Arguments& a) {
+  const std::string& text = str_of(self);
+  const int64_t size = length_of(self).value_or(0), width = a.positional.empty() ? 0 : int_of(a.positional[0]);
+  if (width > kWidest) fail("a text would be filled up too far");
+  const size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
+  return text.substr(0, sign) + std::string(static_cast<size_t>(std::max<int64_t>(0, width - size)), '0') + text.substr(sign);
+}
+
 bool each(const Value& self, bool (*holds)(uint32_t)) {
   const std::vector<std::string_view> all = characters_of(str_of(self));
   return !all.empty() && std::all_of(all.begin(), all.end(), [&](std::string_view one) {
@@ -240,6 +286,20 @@ bool each(const Value& self, bool (*holds)(uint32_t)) {
 bool is_letter(uint32_t code) { return (text::Unicode::table().bits(code) & text::kLetter) != 0; }
 bool is_decimal(uint32_t code) {
   return (text::Unicode::table().bits(code) & text::kCategoryMask) == text::kNd;
+}
+
+int category(uint32_t code) { return text::Unicode::table().bits(code) & text::kCategoryMask; }
+// isupper, islower: some letters have a case, and all of those have this one.
+Value in_case(const Value& self, int wanted) {
+  bool some = false;
+  for (const std::string_view one : characters_of(str_of(self))) {
+    const char* at = one.data();
+    const int is = category(text::next_char(at));
+    if (is != text::kLu && is != text::kLl && is != text::kLt) continue;
+    if (is != wanted) return false;
+    some = true;
+  }
+  return some;
 }
 
 const Row kTextMethods[] = {
@@ -259,6 +319,19 @@ const Row kTextMethods[] = {
     {"format", format},
     {"join", join},
     {"partition", partition},
+    {"rpartition", rpartition},
+    {"index", [](const Value& s, const Arguments& a) { return found(s, a, false); }},
+    {"rindex", [](const Value& s, const Arguments& a) { return found(s, a, true); }},
+    {"center", justified<Side::both>},
+    {"ljust", justified<Side::left>},
+    {"rjust", justified<Side::right>},
+    {"zfill", zfill},
+    {"isupper", [](const Value& s, const Arguments&) { return in_case(s, text::kLu); }},
+    {"islower", [](const Value& s, const Arguments&) { return in_case(s, text::kLl); }},
+    {"isalnum",
+     [](const Value& s, const Arguments&) {
+       return Value(each(s, [](uint32_t code) { return is_letter(code) || is_decimal(code); }));
+     }},
     {"find",
      [](const Value& s, const Arguments& a) {
        return Value(characters_before(str_of(s), str_of(s).find(first_text(a))));

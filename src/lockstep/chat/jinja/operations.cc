@@ -71,14 +71,14 @@ Value item(const Value& of, const Value& key) {
   return missing(of, to_str(key));
 }
 
+bool has_slices(const Value& of) {
+  return of.get<std::string>() != nullptr || (of.get<List>() != nullptr && of.get<List>()->view == nullptr);
+}
+
 Value slice(const Value& of, const Value& first, const Value& last, const Value& step) {
   require_defined(of);
   const bool is_text = of.get<std::string>() != nullptr;
-  const bool has_places = of.get<List>() == nullptr || of.get<List>()->view == nullptr;
-  if (of.get<Generator>() != nullptr || !has_places)
-    fail(fmt::format("'{}' object is not subscriptable", type_name(of)));
-  // Jinja asks for an item by the slice, and an item that is not there is undefined.
-  if (!is_text && of.get<List>() == nullptr) return missing(of, "slice");
+  if (!has_slices(of)) fail(fmt::format("'{}' object is not subscriptable", type_name(of)));
   const std::vector<Value> items = items_of(of);
   const auto count = static_cast<int64_t>(items.size());
   const int64_t by = step.is_none() ? 1 : int_of(step);
@@ -215,6 +215,7 @@ Value negated(const Value& value) {
 Value call(const Value& function, const Arguments& arguments) {
   require_defined(function);
   if (const Function* known = function.get<Function>()) return known->call(arguments);
+  if (const Object* object = function.object(); object != nullptr && object->call) return object->call(arguments);
   fail(fmt::format("'{}' object is not callable", type_name(function)));
 }
 

@@ -12,6 +12,7 @@ namespace lockstep::chat::jinja {
 
 Value attribute(const Value& of, std::string_view name);  // of.name: attributes first, then keys
 Value item(const Value& of, const Value& key);            // of[key]: keys first, then attributes
+bool has_slices(const Value& of);
 Value slice(const Value& of, const Value& first, const Value& last, const Value& step);
 Value binary(std::string_view operation, const Value& a, const Value& b);
 Value negated(const Value& value);

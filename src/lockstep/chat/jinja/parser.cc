@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "lockstep/chat/jinja/expression_parser.h"
@@ -175,7 +176,7 @@ class Parser {
     t_.expect_word("in");
     loop.over = e_.tuple(false);
     if (t_.skip_word("if")) loop.condition = e_.whole();
-    if (t_.is_word("recursive")) t_.refuse("recursive loops are not supported");
+    loop.recursive = t_.skip_word("recursive");
     end_tag();
     ++loops_;
     loop.body = block({"else", "endfor"});
@@ -263,29 +264,41 @@ class Parser {
       if (t_.skip_symbol("=")) macro.defaults.back() = e_.whole();
     }
   }
-  Statement macro_body(std::string_view end) {
+  void macro_body(Macro& macro, std::string_view end) {
     end_tag();
     const int loops = std::exchange(loops_, 0);
-    Statement body = block({end});
+    std::set<std::string> outside = e_.names_taken();
+    macro.body = block({end});
+    const std::set<std::string> asked = e_.names_taken();
+    macro.asks_for_varargs = asked.contains("varargs");
+    macro.asks_for_kwargs = asked.contains("kwargs");
+    macro.asks_for_caller = asked.contains("caller");
+    outside.insert(asked.begin(), asked.end());
+    e_.names_taken(std::move(outside));
     loops_ = loops;
     closing(end);
-    return body;
   }
 
   Statement macro() {
     auto macro = std::make_shared<Macro>();
     macro->name = t_.expect_name();
     parameters(*macro);
-    macro->body = macro_body("endmacro");
+    macro_body(*macro, "endmacro");
     return [macro](Run& run, Output&) {
       run.scope->set(macro->name, function_of(macro, run));
       return Flow::next;
     };
   }
   static Function function_of(const std::shared_ptr<const Macro>& macro, Run& run) {
-    const std::shared_ptr<Scope> outside = scope_to_keep(run);
-    return {macro->name, [macro, &run, outside](const Arguments& arguments) {
-              return macro->call(run, outside != nullptr ? outside.get() : run.root(), arguments);
+    return function_in(macro, run, scope_to_keep(run));
+  }
+  // One that keeps its names knows itself by its own: it is not among those that were copied.
+  static Function function_in(const std::shared_ptr<const Macro>& macro, Run& run, std::shared_ptr<Scope> kept) {
+    return {macro->name, [macro, &run, kept](const Arguments& arguments) {
+              if (kept == nullptr) return macro->call(run, run.root(), arguments);
+              Scope itself{kept.get(), {}};
+              itself.set(macro->name, function_in(macro, run, kept));
+              return macro->call(run, &itself, arguments);
             }};
   }
   // Null: the template's own names, as they are when the macro is called. A macro inside a loop may outlive
@@ -314,7 +327,7 @@ class Parser {
     };
     t_.expect_symbol("(");
     ArgumentCode code = e_.arguments();
-    caller->body = macro_body("endcall");
+    macro_body(*caller, "endcall");
     return [caller, function, code](Run& run, Output& out) {
       Arguments arguments = code.evaluate(run);
       arguments.named.emplace_back("caller", function_of(caller, run));

@@ -48,8 +48,8 @@ constexpr int kDeepestCall = 200;
 // condition, or a filter that is computed item by item, may depend on what the body has done so far.
 class LoopState {
  public:
-  LoopState(std::function<std::optional<Value>()> items, std::optional<int64_t> length)
-      : items_(std::move(items)), length_(length) {}
+  LoopState(std::function<std::optional<Value>()> items, std::optional<int64_t> length, int depth)
+      : items_(std::move(items)), length_(length), depth_(depth) {}
 
   std::optional<Value> next() {
     if (!looks_ahead()) return std::nullopt;
@@ -68,8 +68,8 @@ class LoopState {
     if (name == "first") return Value(index0_ == 0);
     if (name == "last") return Value(!looks_ahead());
     if (name == "length") return Value(length());
-    if (name == "depth") return Value(1);
-    if (name == "depth0") return Value(0);
+    if (name == "depth") return Value(depth_ + 1);
+    if (name == "depth0") return Value(depth_);
     if (name == "previtem") return before_.value_or(Undefined{"there is no previous item"});
     if (name == "nextitem") return looks_ahead() ? ahead_.front() : Value(Undefined{"there is no next item"});
     return std::nullopt;
@@ -107,6 +107,7 @@ class LoopState {
 
   std::function<std::optional<Value>()> items_;
   std::optional<int64_t> length_;
+  int depth_;
   bool ended_ = false;
   std::deque<Value> ahead_;  // read before their turn
   int64_t index0_ = -1;
@@ -114,7 +115,7 @@ class LoopState {
   std::optional<std::vector<Value>> asked_;
 };
 
-Value loop_object(const std::shared_ptr<LoopState>& state) {
+std::shared_ptr<Object> loop_object(const std::shared_ptr<LoopState>& state) {
   auto loop = std::make_shared<Object>();
   loop->type = "LoopContext";
   loop->computed = [state](std::string_view name) -> std::optional<Value> {
@@ -128,11 +129,21 @@ Value loop_object(const std::shared_ptr<LoopState>& state) {
 
 }  // namespace
 
-Flow Loop::render(Run& run, Output& out) const {
-  const Value all = over(run);
-  const auto state = condition ? std::make_shared<LoopState>(kept(run, walk(all)), std::nullopt)
-                               : std::make_shared<LoopState>(walk(all), length_of(all));
-  const Value loop = loop_object(state);
+Flow Loop::render(Run& run, Output& out, const Value& all, int depth) const {
+  const auto state = condition ? std::make_shared<LoopState>(kept(run, walk(all)), std::nullopt, depth)
+                               : std::make_shared<LoopState>(walk(all), length_of(all), depth);
+  const std::shared_ptr<Object> loop = loop_object(state);
+  loop->call = [this, &run, depth, outside = run.scope](const Arguments& arguments) -> Value {
+    if (!recursive) fail("the loop must have the 'recursive' marker to be called");
+    if (arguments.positional.size() != 1 || !arguments.named.empty()) fail("loop() takes what it walks over");
+    if (run.depth >= kDeepestCall) fail("a loop calls itself without end");
+    const ScopeGuard guard(run, *outside);
+    Output inner;
+    ++run.depth;
+    render(run, inner, arguments.positional[0], depth + 1);
+    --run.depth;
+    return inner.text;
+  };
   bool completed = false;  // a turn: one that break or continue cut short does not count for Jinja's else
   while (const std::optional<Value> item = state->next()) {
     run.step();
@@ -144,7 +155,9 @@ Flow Loop::render(Run& run, Output& out) const {
     if (flow == Flow::stop) break;
     completed = completed || flow == Flow::next;
   }
-  state->end();  // whoever kept `loop` finds nothing more: names of the condition may be gone
+  // Whoever kept `loop` finds nothing more: names of the condition, and those around it, may be gone.
+  state->end();
+  loop->call = [](const Arguments&) -> Value { fail("a loop that is over cannot be called"); };
   return !completed && otherwise ? otherwise(run, out) : Flow::next;
 }
 
@@ -162,26 +175,45 @@ std::function<std::optional<Value>()> Loop::kept(Run& run,
   };
 }
 
-Value Macro::call(Run& run, Scope* outside, const Arguments& arguments) const {
-  if (run.depth >= kDeepestCall) fail("macros call each other without end");
-  if (arguments.positional.size() > parameters.size())
+// Positional ones go to the parameters in order, what is left of the named ones to those that got none.
+void Macro::take(Run& run, Scope& inner, const Arguments& arguments) const {
+  const size_t given = arguments.positional.size();
+  if (given > parameters.size() && !asks_for_varargs)
     fail(fmt::format("macro '{}' takes not more than {} argument(s)", name, parameters.size()));
-  Scope inner{outside, {}};
-  const ScopeGuard guard(run, inner);
-  std::vector<std::string> known = parameters;
-  known.push_back("caller");
-  for (const auto& [given, value] : arguments.named) {
-    if (std::find(known.begin(), known.end(), given) == known.end())
-      fail(fmt::format("macro '{}' takes no keyword argument '{}'", name, given));
-    if (given == "caller") inner.set(given, value);
+  Dict others;
+  std::optional<Value> caller;
+  std::vector<const Value*> values(parameters.size(), nullptr);
+  for (size_t i = 0; i < std::min(given, values.size()); ++i) values[i] = &arguments.positional[i];
+  for (const auto& [word, value] : arguments.named) {
+    const auto at = static_cast<size_t>(std::find(parameters.begin(), parameters.end(), word) - parameters.begin());
+    if (at < values.size() && values[at] == nullptr) {
+      values[at] = &value;
+    } else if (word == "caller" && asks_for_caller) {
+      caller = value;
+    } else if (asks_for_kwargs) {
+      others.set(Value(word), value);
+    } else {
+      fail(fmt::format("macro '{}' takes no keyword argument '{}'", name, word));
+    }
   }
+  if (asks_for_caller) inner.set("caller", caller.value_or(Undefined{"No caller defined"}));
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const Value* given = arguments.find(i, parameters[i]);
-    inner.set(parameters[i], given != nullptr ? *given
+    inner.set(parameters[i], values[i] != nullptr ? *values[i]
                              : defaults[i]
                                  ? defaults[i](run)
                                  : Value(Undefined{"parameter '" + parameters[i] + "' was not provided"}));
   }
+  List more{.items = {}, .tuple = true};
+  for (size_t i = parameters.size(); i < given; ++i) more.items.push_back(arguments.positional[i]);
+  if (asks_for_varargs) inner.set("varargs", more);
+  if (asks_for_kwargs) inner.set("kwargs", others);
+}
+
+Value Macro::call(Run& run, Scope* outside, const Arguments& arguments) const {
+  if (run.depth >= kDeepestCall) fail("macros call each other without end");
+  Scope inner{outside, {}};
+  const ScopeGuard guard(run, inner);
+  take(run, inner, arguments);
   ++run.depth;
   const int line = run.line;
   std::string text = captured(body, run);

@@ -24,9 +24,11 @@ struct Loop {
   Target target;
   Expression over, condition;
   Statement body, otherwise;
-  Flow render(Run& run, Output& out) const;
+  bool recursive = false;  // `loop(items)` renders the same body for others, one level deeper
+  Flow render(Run& run, Output& out) const { return render(run, out, over(run), 0); }
 
  private:
+  Flow render(Run& run, Output& out, const Value& all, int depth) const;
   // Those that the condition takes.
   std::function<std::optional<Value>()> kept(Run& run, std::function<std::optional<Value>()> items) const;
 };
@@ -36,7 +38,12 @@ struct Macro {
   std::vector<std::string> parameters;
   std::vector<Expression> defaults;  // null: none
   Statement body;
+  // Names that the body asks for, without which arguments beyond the parameters are refused.
+  bool asks_for_varargs = false, asks_for_kwargs = false, asks_for_caller = false;
   Value call(Run& run, Scope* outside, const Arguments& arguments) const;
+
+ private:
+  void take(Run& run, Scope& inner, const Arguments& arguments) const;
 };
 
 }  // namespace lockstep::chat::jinja
