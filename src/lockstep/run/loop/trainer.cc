@@ -405,7 +405,7 @@ class Trainer {
   double save_pause_ = 0;  // seconds that training stood still for the last one
   StepState before_{};     // behind the last step that was read
   bool wants_save_ = false, stopping_ = false, by_request_ = false, profiling_ = false,
-       profile_tried_ = false;
+       profile_tried_ = false, graph_told_ = false;
   ProfiledSteps profiled_;        // while profiling_
   bool request_pending_ = false;  // this rank has sent a request to profile that is not fulfilled
   int64_t requested_steps_ = 0;   // to profile as soon as possible
