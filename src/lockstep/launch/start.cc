@@ -12,6 +12,7 @@
 #include "lockstep/comm/store/secret.h"
 #include "lockstep/comm/store/store_server.h"
 #include "lockstep/device/cuda_facts.h"
+#include "lockstep/device/thread_pool.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/process/binding.h"
 #include "lockstep/launch/rendezvous/network.h"
@@ -182,7 +183,7 @@ Start start(Words words, const std::string& log_folder, Say say, const RankNeeds
     job.options = read_options(words);
     job.ranks = words.nproc_per_node.empty()
                     ? std::max(1, usable_gpu_count())
-                    : local_ranks(job.options, usable_gpu_count(), usable_processors());
+                    : local_ranks(job.options, usable_gpu_count(), device::usable_processors());
   }
   if (!scheduled) say_what_idles(job, say);
   if (job.ranks == 1 && job.options.one_node() && !guarded && !needs.instead) return {};
@@ -252,7 +253,7 @@ int launch_program(Words words, const std::vector<std::string>& program, Say say
   check_master_port(job.options);
   job.command = rank_command(job.options, program, process_variable);
   const bool asks_gpus = job.options.nproc_kind == Nproc::gpu || job.options.nproc_kind == Nproc::automatic;
-  job.ranks = local_ranks(job.options, asks_gpus ? visible_gpu_count() : 0, usable_processors());
+  job.ranks = local_ranks(job.options, asks_gpus ? visible_gpu_count() : 0, device::usable_processors());
   if (!scheduled) say_what_idles(job, say);
   job.say = std::move(say);
   return run_agent(job);

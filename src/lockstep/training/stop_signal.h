@@ -6,9 +6,14 @@
 //     ... plan, join the others ...
 //     signal.arm();                  // from here on it is a number
 //
-// A second Ctrl-C ends the program, unless a save is in progress: nothing breaks that.
+// A second Ctrl-C ends the program, unless a save is in progress: nothing breaks that. A command may make one
+// before it reads anything, so that no moment of it is left to the signals' defaults; one inside another is
+// the same signal.
 #pragma once
 
+#include <signal.h>
+
+#include <array>
 #include <atomic>
 
 namespace lockstep::training {
@@ -22,6 +27,9 @@ class StopSignal {
   void arm() const;
   const std::atomic<int>& value() const;
   void saving(bool now) const;
+
+ private:
+  std::array<struct sigaction, 5> before_{};
 };
 
 }  // namespace lockstep::training
