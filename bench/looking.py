@@ -53,7 +53,7 @@ class Side:
         words = ["log.chain=true"] if looked_at else []
         self.run = self.start("train", *MODEL, *a.keys, *words, f"run.steps={steps}", f"run.name={name}", f"log.folder={folder}", "-q",
                               under=under)
-        until(lambda: os.path.exists(self.metrics()) and len(self.rows()) > (0 if under else 2), 600)
+        until(lambda: os.path.exists(self.metrics()) and len(self.rows()) > (0 if under else 2), 3600)
         if looked_at:
             self.look(folder)
 

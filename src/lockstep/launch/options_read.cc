@@ -229,11 +229,6 @@ Options read_options(const Words& words) {
   if (given(words.framework) && !find_framework(words.framework)) {
     std::vector<std::string> names;
     for (const Framework& row : frameworks()) names.push_back(row.name);
-    if (words.framework == "horovod")
-      refuse("framework", words.framework,
-             base::listed(names, "or") +
-                 "; Horovod brings a rendezvous of its own: start it by mpirun or horovodrun, inside the "
-                 "allocation, without lockstep launch");
     refuse("framework", words.framework, base::listed(names, "or"));
   }
   options.framework = words.framework;
