@@ -70,6 +70,28 @@ TEST(Replay, BeginsAtTheNearestCheckpointAndSaysWhere) {
   EXPECT_EQ(bare.step(9, Look::result).params_hash, logged_steps(run).at(9).params_hash);
 }
 
+// Tensor and context ranks add in an order of their own, unless the recipe fixes it: no log of theirs is
+// called false without that.
+TEST(Replay, SaysWhichLayoutsOneDeviceCannotRepeat) {
+  const base::TemporaryFolder place;
+  const std::string run = trained(place.path() + "/run"), config = base::read_file(run + "/config.toml");
+  const auto said = [&](std::vector<std::pair<std::string, std::string>> changes) {
+    std::string text = config;
+    for (const auto& [from, to] : changes) {
+      const size_t at = text.find("\n" + from + "\n");
+      EXPECT_NE(at, std::string::npos) << from;
+      text.replace(at + 1, from.size(), to);
+    }
+    base::write_file_durable(run + "/config.toml", text);
+    return Replayer(run, {}).inexact();
+  };
+  EXPECT_EQ(said({}), "");
+  EXPECT_NE(said({{"tensor = 1", "tensor = 2"}}).find("the run had 2 tensor ranks"), std::string::npos);
+  EXPECT_NE(said({{"context = 1", "context = 4"}}).find("4 context ranks"), std::string::npos);
+  EXPECT_EQ(said({{"pipeline = 1", "pipeline = 2"}, {"zero = \"0\"", "zero = \"3\""}}), "");
+  EXPECT_EQ(said({{"tensor = 1", "tensor = 2"}, {"product_strands = 1", "product_strands = 2"}}), "");
+}
+
 TEST(Replay, LooksInsideWithoutChangingTheStep) {
   const base::TemporaryFolder place;
   const std::string run = trained(place.path() + "/run");

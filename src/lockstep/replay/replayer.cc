@@ -106,6 +106,17 @@ Start Replayer::nearest(int64_t step) const {
 std::string Replayer::inexact() const {
   const recipe::Recipe& r = trained_with_;
   if (!r.run.exact) return "the run was not exact (run.exact = false): its bits depend on its layout";
+  const auto sums = [](const char* ranks, int64_t count, const char* key) {
+    return fmt::format(
+        "the run had {} {} ranks, which add in an order of their own: one device gives the same values to "
+        "rounding, "
+        "not the same bits ({} makes them equal)",
+        count, ranks, key);
+  };
+  if (r.parallel.tensor > 1 && r.batch.product_strands == 1)
+    return sums("tensor", r.parallel.tensor, "batch.product_strands");
+  if (r.parallel.context > 1 && r.batch.sequence_strands == 1)
+    return sums("context", r.parallel.context, "batch.sequence_strands");
   return "";
 }
 

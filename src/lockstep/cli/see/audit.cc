@@ -60,13 +60,14 @@ int make_key(const std::string& path) {
 }
 
 std::vector<replay::ReplayedStep> replay_some(const Wish& wish, const std::string& folder, int64_t seed,
-                                              json& remarks) {
+                                              json& remarks, std::string& inexact) {
   const auto logged = replay::logged_steps(folder);
   std::vector<int64_t> steps;
   for (const auto& [step, line] : logged) steps.push_back(step);
   std::vector<replay::ReplayedStep> done;
   replay::Replayer replayer(folder, wish.words, [](const std::string& line) { remark("{}\n", line); });
-  if (!replayer.inexact().empty()) remarks.push_back(replayer.inexact());
+  inexact = replayer.inexact();
+  if (!inexact.empty()) remarks.push_back(inexact);
   for (const int64_t step : replay::picked_steps(steps, wish.steps, static_cast<uint64_t>(seed))) {
     if (done.empty()) {
       for (const std::string& change : replayer.changes()) remarks.push_back("bits may differ: " + change);
@@ -89,17 +90,18 @@ int audit(const Wish& wish) {
   const int64_t seed = wish.seed >= 0 ? wish.seed : random_seed();
   json out{{"run", folder}, {"chain", to_json(check)}, {"seed", seed}, {"steps", json::array()}},
       remarks = json::array();
-  std::string problem = check.problem;
+  std::string problem = check.problem, inexact;
   if (problem.empty() && wish.steps > 0) {
     if (!wish.json) print("steps picked with --seed {}\n", seed);
-    for (const replay::ReplayedStep& one : replay_some(wish, folder, seed, remarks)) {
+    for (const replay::ReplayedStep& one : replay_some(wish, folder, seed, remarks, inexact)) {
       out["steps"].push_back({{"step", one.step},
                               {"from", one.from},
                               {"same", one.same()},
                               {"loss_hex", one.replayed.loss_hex},
                               {"params_hash", one.replayed.params_hash}});
       if (!one.same() && problem.empty())
-        problem = fmt::format("step {} gives other bits than the log says", one.step);
+        problem = fmt::format("step {} gives other bits than the log says{}{}", one.step,
+                              inexact.empty() ? "" : "; but ", inexact);
     }
   }
   out["remarks"] = remarks, out["passed"] = problem.empty();
