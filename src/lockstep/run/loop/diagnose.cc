@@ -35,7 +35,16 @@ int64_t count_bad(Session& session, const Tensor& values, int64_t* counter) {
 
 }  // namespace
 
-std::string diagnose(Session& session, const kernels::StepInputs& inputs, const HostBatch& batch) {
+// Stages receive early, while they still send: instruction by instruction, they would wait for each other for
+// ever.
+bool can_step_slowly(const Session& session) { return session.plan.layout.stages.count == 1; }
+
+std::string diagnose(Session& session, const kernels::StepInputs& inputs, const HostBatch& batch,
+                     int64_t step) {
+  if (!can_step_slowly(session)) {
+    return fmt::format(
+        "`lockstep replay RUN --step {}` finds the block, which is not looked for on pipeline ranks", step);
+  }
   Found found;
   const program::Program& program = session.plan.program;
   auto* counter = static_cast<int64_t*>(session.plan.device->allocate(sizeof(int64_t)));

@@ -214,12 +214,12 @@ class Trainer {
 
   // Every rank reads the same loss, so that all of them look for the slice.
   void jumped(const StepReport& report, const Waiting& done) {
-    const SliceLoss worst = worst_slice(session_, done.inputs, host_batch(*done.batch));
-    observer_.event(
-        "loss_spike",
-        fmt::format("step {}: the loss jumped to {:.4g} from about {:.4g}; slice {} has the highest",
-                    report.step, report.loss, spikes_.usual(), worst.slice),
-        report.step);
+    std::string why = fmt::format("step {}: the loss jumped to {:.4g} from about {:.4g}", report.step,
+                                  report.loss, spikes_.usual());
+    if (can_step_slowly(session_))
+      why += fmt::format("; slice {} has the highest",
+                         worst_slice(session_, done.inputs, host_batch(*done.batch)).slice);
+    observer_.event("loss_spike", why, report.step);
   }
 
   // fp16 lives with overflowing gradients: its scaler backs off, until nothing is left to back off from.
@@ -227,7 +227,7 @@ class Trainer {
   void not_finite(const StepReport& report, const Waiting& done) {
     const bool overflow = plan_.optimizer.policy.dynamic_scale && std::isfinite(report.loss);
     if (overflow && report.loss_scale >= 1) return;
-    const std::string where = diagnose(session_, done.inputs, host_batch(*done.batch));
+    const std::string where = diagnose(session_, done.inputs, host_batch(*done.batch), report.step);
     const std::string what = fmt::format("step {}: {} is not finite{}; {}", report.step,
                                          std::isfinite(report.loss) ? "the gradient" : "the loss",
                                          overflow ? ", even without a loss scale" : "", where);

@@ -188,6 +188,22 @@ TEST(Trainer, SkipsStepsThatAreNotFiniteWhenAsked) {
   EXPECT_EQ(session.parameters->hash(), before);
 }
 
+// Where it happened is not looked for there: ranks would wait for each other.
+TEST(Trainer, SkipsThemOnPipelineRanksToo) {
+  LS_NEEDS_HOST_MEMORY();
+  on_ranks(2, "shm", [](comm::World& world) {
+    Ranks ranks(world);
+    Session session(make_plan(tiny_recipe({"run.steps=3", "run.nonfinite=skip", "parallel.pipeline=2",
+                                           "model.layers=4", "batch.global=16", "batch.slices=8"}),
+                              {}, for_this(ranks)),
+                    &ranks);
+    if (world.rank() == 0)
+      session.parameters->named()[0].master.values.as<float>()[0] = std::numeric_limits<float>::infinity();
+    Watcher watcher;
+    EXPECT_EQ(train(session, {}, watcher).skipped, 3);
+  });
+}
+
 TEST(Trainer, Fp16ScalerBacksOffAndRecovers) {
   Session session = tiny_session({"run.steps=30", "precision.compute=fp16", "precision.loss_scale=1e9"});
   Watcher watcher;
