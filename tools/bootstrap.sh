@@ -48,6 +48,11 @@ build_packages=(
   "libbenchmark-dev /usr/include/benchmark/benchmark.h"
 )
 
+# shellcheck source=tools/bootstrap_gpu.sh
+source "$root/tools/bootstrap_gpu.sh"
+# shellcheck source=tools/bootstrap_flash.sh
+source "$root/tools/bootstrap_flash.sh"
+
 say() { printf '%s\n' "$*" >&2; }
 
 # fail EXIT CODE SENTENCE
@@ -184,63 +189,6 @@ install_packages() {
     say "  some package lists could not be updated; trying with the existing ones"
   run_logged "packages" apt-install "${apt[@]}" install -y --no-install-recommends "$@" ||
     fail 1 LS0709 "apt-get could not install the packages; see $deps/log/apt-install.log"
-}
-
-# ---- GPU ----------------------------------------------------------------------------------------------
-
-# Sets gpu to none, unfit or fit, and gpu_why to one sentence where it is unfit.
-gpu_verdict() {
-  local report driver capability name
-  gpu=none gpu_why=
-  report=$(report_gpus)
-  if [[ -z $report ]]; then
-    if [[ -e $gpu_device ]]; then
-      gpu=unfit gpu_why="an NVIDIA device is here but nvidia-smi does not answer: training uses the CPU; ./lockstep setup --cuda adds CUDA all the same"
-    fi
-    return 0
-  fi
-  while IFS=, read -r driver capability name; do
-    judge_gpu "${driver// /}" "${capability// /}" "${name# }"
-    [[ $gpu != fit ]] || return 0
-  done <<<"$report"
-}
-
-# A line "driver, compute capability, name" for each GPU; nothing without a driver that answers.
-report_gpus() {
-  local report
-  command -v nvidia-smi >/dev/null || return 0
-  if report=$(ask_smi driver_version,compute_cap,name); then
-    [[ $report == "No devices"* ]] || printf '%s\n' "$report"
-  elif report=$(ask_smi driver_version); then  # too old to know compute_cap
-    printf '%s, 0.0, this GPU\n' "${report%%$'\n'*}"
-  fi
-}
-
-ask_smi() { timeout 30 nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null; }
-
-judge_gpu() {
-  local driver=$1 capability=$2 name=$3
-  gpu=unfit
-  if ! [[ $driver =~ ^[0-9]+(\.[0-9]+)*$ && $capability =~ ^[0-9]+\.[0-9]+$ ]]; then
-    gpu_why="nvidia-smi reports driver '$driver' and compute capability '$capability', which cannot be read: training uses the CPU"
-  elif ((${driver%%.*} < min_driver)); then
-    gpu_why="the NVIDIA driver $driver is older than $min_driver, which CUDA 13 needs: training uses the CPU until the driver is updated"
-  elif ((${capability//./} < min_capability)); then
-    gpu_why="$name has compute capability $capability and CUDA 13 needs 7.5 or newer: training uses the CPU"
-  else
-    gpu=fit gpu_why=
-  fi
-}
-
-# The nvcc 13.x of this machine, or nothing.
-find_nvcc() {
-  local candidate
-  for candidate in "$(command -v nvcc || true)" "${cuda_folders[@]/%//bin/nvcc}"; do
-    if [[ -x $candidate && $("$candidate" --version 2>/dev/null) == *"release 13."* ]]; then
-      printf '%s\n' "$candidate"
-      return 0
-    fi
-  done
 }
 
 # ---- LibTorch -----------------------------------------------------------------------------------------
@@ -389,48 +337,6 @@ compile() {
   if [[ -z ${CCACHE_DIR:-} && ! -w ${HOME:-/nonexistent} ]]; then export CCACHE_DISABLE=1; fi
   run_logged "building" "build-${folder##*/}" ninja -C "$folder" -j "$jobs" "$@" ||
     fail 1 LS0706 "the build in $folder failed"
-}
-
-# ---- attention on Hopper ------------------------------------------------------------------------------
-
-# FlashAttention's kernels are compiled here, for this machine: they are nobody's to ship (docs/dependencies.md).
-# Wanted where a GPU of compute capability 9.0 is, or where the user says so.
-wants_flash() {
-  local wish=${want_flash:-$(choice flash)}
-  [[ $gpu == cuda && $wish != off ]] || return 1
-  [[ $wish == on ]] || report_gpus | grep -q '^[^,]*, *9\.0,'
-}
-
-# What the kernels depend on, so that they are compiled once.
-flash_inputs() {
-  (cd "$root/tools" && cat flash/*.py ../src/lockstep/kernels/flash/flash_abi.h && grep '^flash ' wheels.lock) | sha256sum
-  printf '%s\n' "${LOCKSTEP_FLASH_HEADS:-common}"
-}
-
-find_cudart() {
-  local candidate
-  for candidate in "$torch/../nvidia/cu13/lib" "${nvcc%/bin/nvcc}/lib64" "${nvcc%/bin/nvcc}/lib"; do
-    if [[ -e $candidate/libcudart.so.13 ]]; then
-      printf '%s\n' "$candidate/libcudart.so.13"
-      return 0
-    fi
-  done
-}
-
-# Fetches the compiler, uses it and throws it away. Without these kernels attention takes cuDNN, so nothing here stops
-# the set-up.
-build_flash() {
-  local library=$build/src/lockstep/liblockstep_flash.so made=$build/.flash_stamp tool=$deps/flash
-  wants_flash || return 0
-  if [[ -f $library && -f $made && $(<"$made") == "$(flash_inputs)" ]]; then return 0; fi
-  if wheels fetch flash --deps "$tool" && mkdir -p "${library%/*}" &&
-    run_logged "attention kernels for Hopper" flash python3 -B "$root/tools/flash/build.py" --site "$tool/site" \
-      --out "$library" --cudart "$(find_cudart)" --jobs "$jobs" ${LOCKSTEP_FLASH_HEADS:+--heads "$LOCKSTEP_FLASH_HEADS"}; then
-    flash_inputs >"$made"
-  else
-    say "lockstep: could not build the FlashAttention kernels; attention uses cuDNN. The next setup tries again."
-  fi
-  rm -rf "$tool"
 }
 
 fetch_wheels() {

@@ -20,7 +20,7 @@ fresh_sandbox() {
   mkdir -p "$bin" "$root/tools"
   local tool
   for tool in "${real[@]}"; do ln -s "$(command -v "$tool")" "$bin/$tool"; done
-  cp "$tools"/{bootstrap.sh,wheels.py,wheels.lock} "$root/tools/"
+  cp "$tools"/{bootstrap.sh,bootstrap_gpu.sh,bootstrap_flash.sh,wheels.py,wheels.lock} "$root/tools/"
   cp "$tools/../lockstep" "$root/"
   git -C "$root" init -q
   git -C "$root" -c user.name=test -c user.email=test@localhost commit -q --allow-empty -m first

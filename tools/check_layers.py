@@ -39,7 +39,7 @@ MAY_INCLUDE = {
     "run/loop": "base recipe device data optim watch run/shared run/session run/saving",
     "run/tools": "base text recipe device data model run/executor run/session",
     "http": "base",
-    "launch": "base device comm watch run/shared",
+    "launch": "base device comm watch run/shared http",
     "training": "base recipe store comm data model checkpoint watch run/shared run/executor run/session run/folder "
                 "run/saving run/loop launch",
     "replay": "base device data model checkpoint run/shared run/session run/folder run/loop",

@@ -85,21 +85,22 @@ def probe(out, sources):
     program.write_text("#include <cstdio>\n" + PROBE)
     run(COMPILER, "-std=c++20", "-O2", str(program), *sources, f"-L{out}", "-Wl,--no-as-needed,--allow-shlib-undefined", "-lpthread", "-ldl",
         "-lrt", "-o", str(out / "probe"))
-    run(str(out / "probe"), "/")
+    run(*EMULATOR, str(out / "probe"), "/")
 
 
 def main():
-    global COMPILER, OBJDUMP
+    global COMPILER, OBJDUMP, EMULATOR
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--compiler", default="c++")
     parser.add_argument("--objdump", default="objdump")
+    parser.add_argument("--emulator", default="", help="runs what is compiled for another processor; words divided by semicolons")
     parser.add_argument("--glibc", type=number, required=True)
     parser.add_argument("--stdcxx", type=number, required=True)
     parser.add_argument("--cxxabi", type=number, required=True)
     parser.add_argument("--probe", nargs="*", default=[], help="sources that a program is linked with, to try the stand-ins")
     arguments = parser.parse_args()
-    COMPILER, OBJDUMP, out = arguments.compiler, arguments.objdump, arguments.out
+    COMPILER, OBJDUMP, EMULATOR, out = arguments.compiler, arguments.objdump, list(filter(None, arguments.emulator.split(";"))), arguments.out
     out.mkdir(parents=True, exist_ok=True)
     for soname, limits in (("libc.so.6", {"GLIBC": arguments.glibc}), ("libm.so.6", {"GLIBC": arguments.glibc}),
                            ("libstdc++.so.6", {"GLIBCXX": arguments.stdcxx, "CXXABI": arguments.cxxabi})):

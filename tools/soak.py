@@ -101,12 +101,23 @@ class Soak:
         self.faults = self.drills = self.abandoned = 0
         self.kinds, self.failed, self.skipped = {}, [], {}
 
+    def kinds_of(self, number):
+        """The faults of a drill: the next of all kinds, which are shuffled once they have all struck."""
+        count = min(5, len(self.known))
+        first = (number - 1) * count
+        chosen = []
+        for place in range(first, first + count):
+            turn, at = divmod(place, len(self.known))
+            chosen.append(random.Random(f"{self.options.seed} kinds {turn}").sample(self.known, k=len(self.known))[at])
+        return list(dict.fromkeys(chosen))  # two shuffles may meet in one drill
+
     def wanted(self, number):
         """The words of a drill, from the seed and its number alone."""
         rng = random.Random(f"{self.options.seed} {number}")
         ranks, keys = layout(rng)
-        faults = rng.sample(self.known, k=min(5, len(self.known)))
+        faults = self.kinds_of(number)
         return ["drill", *SMALL, *keys, "--nproc", str(ranks), "--seed", str(rng.randint(1, 10**9)), "--json", "--patience", "300",
+                *(["--steps", str(self.options.steps)] if self.options.steps else []),
                 "--faults", ",".join(f"{name}:{rng.randint(1, self.options.times)}" for name in faults)]
 
     def take(self):
@@ -185,7 +196,8 @@ class Soak:
 
     def same_drills(self):
         kinds = f" --kinds {self.options.kinds}" if self.options.kinds else ""
-        return f"--seed {self.options.seed} --times {self.options.times}{kinds}"
+        steps = f" --steps {self.options.steps}" if self.options.steps else ""
+        return f"--seed {self.options.seed} --times {self.options.times}{steps}{kinds}"
 
     def keep(self, number, words, code, output, left):
         """What a failed drill printed and wrote, and how to repeat it."""
@@ -240,6 +252,7 @@ def main():
     parser.add_argument("--only", type=int, nargs="+", help="the drills of the seed with these numbers, nothing else")
     parser.add_argument("--kinds", help="only these kinds of faults, comma-separated (all that the program knows)")
     parser.add_argument("--times", type=int, default=4, help="the most strikes of one kind in one run (4)")
+    parser.add_argument("--steps", type=int, default=0, help="the least steps of a run (as many as take some seconds)")
     parser.add_argument("--minutes", type=float, default=0, help="begin no drill after so long; 0: when all faults have struck")
     parser.add_argument("--last", type=float, default=60, help="with --minutes: seconds that drills then have to end (60)")
     parser.add_argument("--out", default=".", help="where folders of failed drills are kept (.)")

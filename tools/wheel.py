@@ -52,16 +52,31 @@ def run(*words):
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
+def machine_of(path):
+    """As uname says it, from the file's header."""
+    with open(path, "rb") as file:
+        return {62: "x86_64", 183: "aarch64"}[int.from_bytes(file.read(20)[18:], "little")]
+
+
+def tool_for(machine, name):
+    """Debian's binutils for another processor have its name in front."""
+    return name if machine == platform.machine() else f"{machine}-linux-gnu-{name}"
+
+
+def dynamic_symbols(path):
+    return run(tool_for(machine_of(path), "objdump"), "-T", str(path))
+
+
 def newest_glibc(files):
     """(2, 34) from GLIBC_2.34; at least what PyTorch's own wheel wants."""
     wanted = {(2, 28)}
     for path in files:
-        wanted |= {tuple(map(int, found)) for found in re.findall(r"GLIBC_(\d+)\.(\d+)", run("objdump", "-T", str(path)))}
+        wanted |= {tuple(map(int, found)) for found in re.findall(r"GLIBC_(\d+)\.(\d+)", dynamic_symbols(path))}
     return max(wanted)
 
 
 def newest_stdcxx(files):
-    wanted = [int(found) for path in files for found in re.findall(r"GLIBCXX_3\.4\.(\d+)", run("objdump", "-T", str(path)))]
+    wanted = [int(found) for path in files for found in re.findall(r"GLIBCXX_3\.4\.(\d+)", dynamic_symbols(path))]
     return max(wanted, default=0)
 
 
@@ -70,7 +85,7 @@ def tag_of(files):
     major, minor = newest_glibc(files)
     newest = newest_stdcxx(files)
     minor = max(minor, 35 if newest >= 30 else 34 if newest >= 25 else 28)
-    return f"py3-none-manylinux_{major}_{minor}_{platform.machine()}"
+    return f"py3-none-manylinux_{major}_{minor}_{machine_of(files[0])}"
 
 
 def stage(build, folder):

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# image_test.sh BUILD: the image of `lockstep image`. Without an engine its layers are made by hand: every instruction of the
-# Dockerfile is carried out in a root file system, and the command runs there as the image would. Exit 77: skipped.
+# image_test.sh BUILD: the image of `lockstep image`, built and run by buildah where it is, on a clean Debian in place of the one
+# that a registry has. Its layers are made by hand too: every instruction of the Dockerfile is carried out in a root file system,
+# and the command runs there as the image would. Exit 77: skipped.
 # shellcheck source=tools/real/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # shellcheck source=tools/real/roots.sh
@@ -39,6 +40,21 @@ run_it() {
   in_root "$work/layers" sh -c 'id -u; test -w /work && ! test -w /usr/local/bin' >says && says 1000
 }
 
+# An engine with images of its own, which asks no registry: the base is there under its name.
+by_an_engine() {
+  local base container
+  export CONTAINERS_STORAGE_CONF=$work/storage.conf BUILDAH_ISOLATION=chroot
+  printf '[storage]\ndriver = "vfs"\ngraphroot = "%s"\nrunroot = "%s"\n' "$work/images" "$work/containers" >"$CONTAINERS_STORAGE_CONF"
+  base=$(sed -n 's/^FROM //p' "$work/image/Dockerfile")
+  container=$(buildah from scratch) && buildah add --quiet "$container" "$(clean_root bookworm)" / >/dev/null &&
+    buildah commit --quiet --rm "$container" "docker.io/library/$base" >/dev/null || return 1
+  mkdir bin && ln -s "$(command -v buildah)" bin/buildah
+  PATH=$PWD/bin:/usr/bin:/bin ends 0 "$program" image --out built --build --tag lockstep-test && says "COMMIT lockstep-test" || return 1
+  mkdir -m 777 out && container=$(buildah from lockstep-test) || return 1
+  ends 0 buildah run --volume "$PWD/out:/work" "$container" -- lockstep train run.steps=3 model.layers=1 model.hidden=32 model.heads=2 --json &&
+    says '"params_hash"' && [[ $(stat -c %u out/runs) == 1000 ]]
+}
+
 refused() {
   ends 2 "$program" image --for tpu-v5e --out x && says LS0753 || return 1
   ends 2 "$program" image --for nonsense --out x && says LS0753 && [[ ! -e x ]]
@@ -49,5 +65,10 @@ clean_root bookworm >/dev/null
 row "a Dockerfile and what it adds" write_it
 row "its layers, made by hand" assemble
 row "runs as its user, under tini" run_it
+if command -v buildah >/dev/null; then
+  row "built and run by an engine (buildah)" by_an_engine
+else
+  echo "without buildah: the row of an engine is left out"
+fi
 row "devices that nothing runs on are refused" refused
 finish

@@ -10,6 +10,8 @@ fi
 slurm_conf=$SLURM_CONF
 # shellcheck source=tools/real/common.sh
 source "$here/common.sh"
+# shellcheck source=tools/real/roots.sh
+source "$here/roots.sh"
 export SLURM_CONF=$slurm_conf
 mkdir -p "$XDG_CONFIG_HOME/lockstep"
 cat >"$XDG_CONFIG_HOME/lockstep/targets.toml" <<'END'
@@ -57,7 +59,7 @@ completes() {
   ends 0 "$program" jobs --orphans && says "nothing is left behind"
 }
 
-# A stand-in for Apptainer (it is in no package here) that takes its words apart as Apptainer does, and runs what is inside.
+# A stand-in for Apptainer (it is in no package of Debian 12) that takes its words apart as Apptainer does, and runs what is inside.
 container() {
   mkdir bin
   cat >bin/apptainer <<'STAND_IN'
@@ -74,6 +76,15 @@ exec "$@"
 STAND_IN
   chmod +x bin/apptainer
   PATH=$PWD/bin:$PATH submit 20 --image image.sif --program "$program" && comes_to "done" && log_to_says && says "inside image.sif" && has_bits 20
+}
+
+# The real one, where there is one: a clean Debian with a bundle in it is the image.
+real_container() {
+  local image=$work/image bundle
+  cp -a "$(clean_root bookworm)" "$image" && "$program" bundle --out "$work/bundle.tar.gz" >/dev/null &&
+    tar -xf "$work/bundle.tar.gz" -C "$image/opt" && bundle=$(cd "$image" && ls -d opt/lockstep-*) || return 1
+  mkdir -p "$image$work" # where Apptainer cannot make it
+  submit 20 --image "$image" --program "/$bundle/bin/lockstep" && comes_to "done" && log_to_says && has_bits 20 && nothing_runs
 }
 
 # A warning before the end, as the time limit sends it: to the script alone.
@@ -218,6 +229,11 @@ row "a failure is not run again, and why says it" fails
 row "stop, twice and thrice" stopped_twice
 row "why a job waits" waits
 row "in a container: Apptainer's words, the same bits" container
+if command -v apptainer >/dev/null && [[ $(id -u) == 0 ]]; then
+  row_limit=600 row "in a real Apptainer: the same bits" real_container
+else
+  echo "without Apptainer: its row is left out"
+fi
 row "a sweep is an array" sweeps
 row "a heterogeneous job: warned, requeued, same bits, stopped" components
 row "killed while submitting: the job is found and stopped" interrupted

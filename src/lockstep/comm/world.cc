@@ -56,11 +56,11 @@ std::unique_ptr<Group> World::group(const std::string& name, const std::vector<i
   options.timeout = options_.join_timeout;
   options.interface = options_.interface;
   options.device = &device;
-  // An engine of GPUs is a wish for their groups; what the host exchanges beside them is carried by whatever
-  // fits.
-  const Engine* wished = find_engine(options_.engine);
-  const bool host_beside_gpus = wished != nullptr && device.id().kind == device::Kind::cpu &&
-                                !wished->carries_memory_of(device::Kind::cpu);
+  // An engine of GPUs is requested for their groups; what the host exchanges beside them is carried by
+  // whatever fits.
+  const Engine* requested = find_engine(options_.engine);
+  const bool host_beside_gpus = requested != nullptr && device.id().kind == device::Kind::cpu &&
+                                !requested->carries_memory_of(device::Kind::cpu);
   const std::string engine = resolve_engine(host_beside_gpus ? "auto" : options_.engine, options, *store_);
   options.timeout = options_.timeout;
   SharedArena* const shared = find_engine(engine)->shares_memory ? &arena() : nullptr;

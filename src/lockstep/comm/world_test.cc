@@ -160,9 +160,9 @@ TEST(World, FactsSurviveAsBytes) {
   }
 }
 
-TEST(Engine, AWishThatDoesNotFitIsRefused) {
+TEST(Engine, ARequestThatDoesNotFitIsRefused) {
   run_threads(2, [](const TestRank& at) {
-    const GroupOptions options = testing::options_of(at, "wish");
+    const GroupOptions options = testing::options_of(at, "requested");
     expect_error<base::ConfigError>(522, "\"mpi\" is not an engine",
                                     [&] { resolve_engine("mpi", options, *at.store); });
     expect_error<base::ConfigError>(522, "does not support CPU memory",
@@ -192,17 +192,17 @@ TEST(Engine, RanksThatCannotShareMemoryUseGlooAndSayWhy) {
        "rank 1 cannot map rank 0's memory (EACCES)"},
   };
   for (const Row& row : rows) {
-    for (const std::string wish : {"auto", "shm"}) {
+    for (const std::string requested : {"auto", "shm"}) {
       const auto store = make_local_store();
       store->set("probe/g/member/1", row.member);
       store->set("probe/g/verdict/1", row.verdict);
       const GroupOptions options = testing::options_of({0, 2, store.get()}, "g", Duration(1000));
       std::string why;
-      if (wish == "auto") {
-        EXPECT_EQ(resolve_engine(wish, options, *store, &why), "gloo");
+      if (requested == "auto") {
+        EXPECT_EQ(resolve_engine(requested, options, *store, &why), "gloo");
         EXPECT_NE(why.find(row.why), std::string::npos) << why;
       } else {
-        expect_error<base::ConfigError>(522, row.why, [&] { resolve_engine(wish, options, *store); });
+        expect_error<base::ConfigError>(522, row.why, [&] { resolve_engine(requested, options, *store); });
       }
     }
   }

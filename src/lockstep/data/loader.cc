@@ -111,9 +111,9 @@ struct Loader::State {
   std::atomic<bool> stop{false};
   std::vector<std::thread> workers;
 
-  State(const Dataset& source, LoaderOptions wishes)
+  State(const Dataset& source, LoaderOptions given)
       : dataset(source),
-        options(std::move(wishes)),
+        options(std::move(given)),
         next_claimed(options.first_step),
         next_handed(options.first_step) {}
 

@@ -55,6 +55,25 @@ TEST(MixSchedule, SharesAreTheFractionsThatWereWritten) {
   EXPECT_EQ(MixSchedule(std::vector<MixShare>{{3.0}}).counts(5), (std::vector<int64_t>{5}));
 }
 
+// Which sample stands where is part of a run's bits: computed apart, earliest deadline first, and of equal
+// ones the source that is named first.
+TEST(MixSchedule, TheOrderIsPinned) {
+  struct Row {
+    std::vector<MixShare> shares;
+    std::vector<size_t> order;
+  };
+  for (const Row& row : {Row{{{1}, {1}}, {0, 1}}, Row{{{1}, {1}, {1}}, {0, 1, 2}},
+                         Row{{{0.7}, {0.2}, {0.1}}, {0, 0, 0, 1, 0, 0, 1, 0, 0, 2}},
+                         Row{{{3}, {3}, {2}}, {0, 1, 2, 0, 1, 0, 1, 2}},
+                         Row{{{5}, {5}, {3}, {1}}, {0, 1, 2, 0, 1, 0, 1, 2, 0, 1, 2, 0, 1, 3}}}) {
+    const MixSchedule schedule(row.shares);
+    std::vector<size_t> order;
+    for (size_t position = 0; position < row.order.size(); ++position)
+      order.push_back(schedule.at(static_cast<int64_t>(position)).source);
+    EXPECT_EQ(order, row.order) << row.shares.size() << " sources";
+  }
+}
+
 // As one of no epochs: its share goes to the others from the beginning.
 TEST(MixSchedule, ASourceOfNothingIsLeftOut) {
   const MixSchedule schedule(std::vector<MixShare>{{0.5, 0}, {0.25}, {0.25}});

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <map>
 
+#include "lockstep/device/gpu_amd.h"
+
 namespace lockstep::device {
 
 namespace {
@@ -199,18 +201,21 @@ GpuNow GpuWatch::Library::read(int index, Handle device) {
   return gpu;
 }
 
-GpuWatch::GpuWatch() : library_(std::make_unique<Library>()) {
+GpuWatch::GpuWatch(std::string amd_root)
+    : library_(std::make_unique<Library>()), amd_root_(std::move(amd_root)) {
   if (!library_->open()) library_.reset();
 }
 GpuWatch::~GpuWatch() = default;
 
 std::vector<GpuNow> GpuWatch::look() {
   std::vector<GpuNow> all;
-  if (!library_) return all;
-  library_->take_events();
-  for (unsigned i = 0; i < library_->count(); ++i) {
-    if (const auto gpu = library_->device(i)) all.push_back(library_->read(static_cast<int>(i), *gpu));
+  if (library_) {
+    library_->take_events();
+    for (unsigned i = 0; i < library_->count(); ++i) {
+      if (const auto gpu = library_->device(i)) all.push_back(library_->read(static_cast<int>(i), *gpu));
+    }
   }
+  for (GpuNow& gpu : amd_gpus_now(static_cast<int>(all.size()), amd_root_)) all.push_back(std::move(gpu));
   return all;
 }
 

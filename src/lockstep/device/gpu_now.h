@@ -1,5 +1,6 @@
-// How every NVIDIA GPU of this machine is doing at this moment, by NVML: load, memory, power, clocks, heat,
-// why it is held back, and errors. Without a driver there are none.
+// How every GPU of this machine is doing at this moment: load, memory, power, clocks, heat, why it is held
+// back, and errors. NVIDIA's by NVML, AMD's by the files of their driver (gpu_amd.h). Without a driver there
+// are none.
 //
 //     GpuWatch watch;                       // opens libnvidia-ml.so.1, if there is one
 //     for (const GpuNow& gpu : watch.look()) ... gpu.utilization, gpu.throttled ...
@@ -36,7 +37,7 @@ struct GpuNow {
 
 class GpuWatch {
  public:
-  GpuWatch();
+  explicit GpuWatch(std::string amd_root = "/sys/class");
   ~GpuWatch();
   GpuWatch(const GpuWatch&) = delete;
   GpuWatch& operator=(const GpuWatch&) = delete;
@@ -45,6 +46,7 @@ class GpuWatch {
  private:
   struct Library;
   std::unique_ptr<Library> library_;  // null: none
+  const std::string amd_root_;
 };
 
 // One sentence each, with what to do. `trains`: a run uses it now, so that idleness is worth a word.

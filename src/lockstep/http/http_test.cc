@@ -106,6 +106,7 @@ class Serving {
                 return "piece " + std::to_string((*left)--) + "\n";
               }};
     }
+    if (!request.body.empty()) return {.body = request.method + " of " + request.body};
     return {.body = "path " + request.path};
   }
   Server server_;
@@ -136,6 +137,27 @@ TEST(Server, AnswersAndRefuses) {
     EXPECT_NE(reply.find(row.says), std::string::npos) << row.words << "\n" << reply;
   }
   EXPECT_EQ(serving.talk("HEAD /x HTTP/1.0\r\n\r\n").find("path"), std::string::npos);
+}
+
+TEST(Server, BodiesWhereTheyAreWanted) {
+  const Serving serving({.head_seconds = 0.3, .most_body = 8});
+  struct Row {
+    const char *words, *says;
+  };
+  const Row rows[] = {
+      {"PUT /x HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc", "PUT of abc"},
+      {"DELETE /x HTTP/1.0\r\n\r\n", "path /x"},
+      {"PUT /x HTTP/1.1\r\nContent-Length: 2\r\n\r\nabGET /next HTTP/1.0\r\n\r\n", "path /next"},
+      {"PUT /x HTTP/1.1\r\nContent-Length: 9\r\n\r\n", "413"},
+      {"PUT /x HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n", "400"},
+      {"PUT /x HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "400"},
+      {"PUT /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "411"},
+      {"PUT /x HTTP/1.1\r\nContent-Length: 5\r\n\r\nabc", "408"},
+  };
+  for (const Row& row : rows) {
+    const std::string reply = serving.talk(row.words);
+    EXPECT_NE(reply.find(row.says), std::string::npos) << row.words << "\n" << reply;
+  }
 }
 
 TEST(Server, OneConnectionAsksAgainAndManyDoNotBlock) {

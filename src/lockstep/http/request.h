@@ -3,8 +3,8 @@
 //     std::optional<Request> request = parse_request("GET /api/run?run=first HTTP/1.1\r\nHost: ...\r\n\r\n");
 //     request->path == "/api/run", request->value("run") == "first"
 //
-// Strict: what is not plainly HTTP/1.0 or 1.1 is refused, not guessed at. Bodies are not read: this server
-// only answers questions.
+// Strict: what is not plainly HTTP/1.0 or 1.1 is refused, not guessed at. Bodies are read where a server
+// wants them (server.h); most only answer questions.
 #pragma once
 
 #include <functional>
@@ -23,6 +23,7 @@ struct Request {
   std::vector<std::pair<std::string, std::string>> query;    // decoded, in their order
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   bool keep_alive = true;
+  std::string body = {};
 
   const std::string* header(std::string_view name) const;  // null: it has none
   std::string value(std::string_view name) const;          // of the query; empty: it has none

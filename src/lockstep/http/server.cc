@@ -16,6 +16,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::http {
@@ -101,6 +102,7 @@ struct Server::Shared {
 
   void talk(int socket) const;
   std::optional<Reply> read_request(int socket, std::string& buffer, Request& request) const;
+  std::optional<Reply> read_body(int socket, std::string& buffer, Request& request) const;
   Reply answer(const Request& request) const;
   bool send_reply(int socket, const Reply& reply, const Request& request) const;
 };
@@ -133,8 +135,32 @@ std::optional<Reply> Server::Shared::read_request(int socket, std::string& buffe
   }
 }
 
+// Of a stated length; behind its head in `buffer`, as far as it has come.
+std::optional<Reply> Server::Shared::read_body(int socket, std::string& buffer, Request& request) const {
+  if (request.header("transfer-encoding") != nullptr) return plain(411, "a body needs a Content-Length");
+  const std::string* length = request.header("content-length");
+  const auto bytes = length ? base::parse_number<size_t>(*length) : std::optional<size_t>(0);
+  if (!bytes) return plain(400, "that is no length");
+  if (*bytes > options.most_body) return plain(413, "the body is too long");
+  const auto began = base::monotonic_ns();
+  while (buffer.size() < *bytes) {
+    const double left = options.head_seconds - static_cast<double>(base::monotonic_ns() - began) / 1e9;
+    if (left <= 0) return plain(408, "the body did not arrive in time");
+    constexpr double kAtOnce = 0.25;
+    if (ends) return Reply{.status = 0};
+    if (!readable(socket, std::min(kAtOnce, left))) continue;
+    char piece[4096];
+    const ssize_t got = ::recv(socket, piece, sizeof piece, 0);
+    if (got <= 0) return Reply{.status = 0};
+    buffer.append(piece, static_cast<size_t>(got));
+  }
+  request.body = buffer.substr(0, *bytes);
+  buffer.erase(0, *bytes);
+  return std::nullopt;
+}
+
 Reply Server::Shared::answer(const Request& request) const {
-  if (request.method != "GET" && request.method != "HEAD") {
+  if (options.most_body == 0 && request.method != "GET" && request.method != "HEAD") {
     Reply reply = plain(405, "this server is read-only: GET and HEAD");
     reply.headers.emplace_back("Allow", "GET, HEAD");
     return reply;
@@ -168,13 +194,16 @@ void Server::Shared::talk(int socket) const {
   std::string buffer;
   for (bool more = true; more;) {
     Request request;
-    if (const auto refusal = read_request(socket, buffer, request)) {
+    auto refusal = read_request(socket, buffer, request);
+    if (!refusal && options.most_body > 0) refusal = read_body(socket, buffer, request);
+    if (refusal) {
       request.keep_alive = false;
       if (refusal->status != 0) send_reply(socket, *refusal, request);
       return;
     }
     // A body would be taken for the next request.
-    if (request.header("content-length") != nullptr || request.header("transfer-encoding") != nullptr)
+    if (options.most_body == 0 &&
+        (request.header("content-length") != nullptr || request.header("transfer-encoding") != nullptr))
       request.keep_alive = false;
     more = send_reply(socket, answer(request), request);
   }
@@ -202,7 +231,7 @@ void Server::serve(int stop, Handler handler) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) std::this_thread::sleep_for(kPause);
       continue;
     }
-    if (shared_->connections.fetch_add(1) >= kMostConnections) {
+    if (shared_->connections.fetch_add(1) >= shared_->options.most_connections) {
       send_all(socket, head_of(plain(503, ""), false));
       ::close(socket);
       shared_->connections.fetch_sub(1);

@@ -1,4 +1,5 @@
-// A small HTTP server for people and scripts that look at a run: it answers GET and HEAD, and nothing else.
+// A small HTTP server for people and scripts that look at a run: it answers GET and HEAD, and nothing else
+// unless `most_body` says so.
 //
 //     Server server({.port = 8420});
 //     server.serve(stop, [](const Request& request) { return Reply{.body = "{}"}; });  // until `stop` is
@@ -25,6 +26,8 @@ struct ServerOptions {
   bool or_any_port = false;        // where `port` is taken: any free one
   double head_seconds = 10;        // for a request to arrive
   double idle_seconds = 60;        // between two requests of a connection
+  int most_connections = kMostConnections;
+  size_t most_body = 0;  // bytes; more than 0: any method reaches the handler, with its body
 };
 
 // Called from several threads at once. What it throws becomes a reply with status 500 and the sentence.

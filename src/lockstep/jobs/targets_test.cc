@@ -115,7 +115,8 @@ TEST(Slurm, HeaderSaysWhatWasAsked) {
        {"#SBATCH --nodes=2\n", "#SBATCH --gpus-per-node=nvidia-tesla-a100:4\n", "#SBATCH --time=60\n",
         "#SBATCH --signal=B:TERM@120\n", "#SBATCH --requeue\n", "#SBATCH --partition=gpu\n",
         "#SBATCH --exclusive\n", "#SBATCH --dependency=afterok:17\n", "#SBATCH --chdir=/scratch/me\n",
-        "apptainer exec --nv", "-lt 20 ]]"})
+        "apptainer exec --nv", "-lt 20 ]]", "first=$(scontrol --oneliner show node \"$SLURMD_NODENAME\"",
+        "${first:+--rdzv-endpoint \"$first:auto\" --rdzv-id \"$SLURM_JOB_ID\"}"})
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
   job.place.fewest_nodes = 1;
   EXPECT_NE(all_text(find_target("slurm").plan(job)).find("#SBATCH --nodes=1-2\n"), std::string::npos);

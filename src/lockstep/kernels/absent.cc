@@ -59,6 +59,7 @@ Kernels make() {
   table.attention_workspace = attention_workspace;
   table.attention_part_workspace = attention_part_workspace;
   table.embedding_workspace = embedding_workspace;
+  table.adds_own_sums = true;
   table.attention_engine = [](const AttentionShape&) { return std::string("not here"); };
   table.attention_part_engine = [](const AttentionPartShape&) { return std::string("not here"); };
   return table;

@@ -35,10 +35,7 @@ inline int64_t most_shared_bytes() {
 class Launcher {
  public:
   Launcher(const char* name, const Launch& launch) : stream_(static_cast<cudaStream_t>(launch.stream)) {
-    int wanted = 0, current = 0;
-    CUDA_CHECK(cudaStreamGetDevice(stream_, &wanted));
-    CUDA_CHECK(cudaGetDevice(&current));
-    if (wanted != current) CUDA_CHECK(cudaSetDevice(wanted));
+    make_current();
     nvtxRangePushA(name);
   }
   ~Launcher() { nvtxRangePop(); }
@@ -70,6 +67,18 @@ class Launcher {
   }
 
  private:
+  // A stream that is being captured may not be asked for its GPU (that ends the capture): there
+  // begin_capture() has made it the current one.
+  void make_current() const {
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    if (stream_ != nullptr) CUDA_CHECK(cudaStreamIsCapturing(stream_, &capture));
+    if (capture != cudaStreamCaptureStatusNone) return;
+    int wanted = 0, current = 0;
+    CUDA_CHECK(cudaStreamGetDevice(stream_, &wanted));
+    CUDA_CHECK(cudaGetDevice(&current));
+    if (wanted != current) CUDA_CHECK(cudaSetDevice(wanted));
+  }
+
   static constexpr int64_t kSharedWithoutAsking =
       40 * 1024;  // of 48 KiB, some of which a kernel holds statically
   cudaStream_t stream_;

@@ -22,6 +22,7 @@ constexpr lockstep::kernels::Kernels kTable = {
     .attention_workspace = lockstep::kernels::cuda::attention_workspace,
     .attention_part_workspace = lockstep::kernels::cuda::attention_part_workspace,
     .embedding_workspace = lockstep::kernels::cuda::embedding_workspace,
+    .adds_own_sums = true,  // products add C last, behind their sums over k
     .attention_engine = lockstep::kernels::cuda::attention_engine,
     .attention_part_engine = lockstep::kernels::cuda::attention_part_engine,
 };

@@ -90,6 +90,9 @@ struct Kernels {
   int64_t (*attention_workspace)(const AttentionShape&) = nullptr;  // of forward and backward, the larger
   int64_t (*attention_part_workspace)(const AttentionPartShape&) = nullptr;  // the same
   int64_t (*embedding_workspace)(int64_t tokens, int64_t width) = nullptr;
+  // Whether every kernel that adds to a gradient forms its own sum first and adds that once: the same bits as
+  // writing the sum apart and adding the two.
+  bool adds_own_sums = false;
   // Which code computes attention of this shape: "own", "cudnn 9.19.0". Part of the numerics record.
   std::string (*attention_engine)(const AttentionShape&) = nullptr;
   std::string (*attention_part_engine)(const AttentionPartShape&) = nullptr;

@@ -17,6 +17,7 @@ constexpr Kernels kTable = {
     attention_workspace,
     attention_part_workspace,
     embedding_workspace,
+    false,  // a product may begin with C
     attention_engine,
     attention_part_engine};
 

@@ -48,10 +48,10 @@ std::vector<int> signals_for(const AgentJob& job) {
   return numbers;
 }
 
-Meeting meet(const AgentJob& job, const Say& say) {
+RunStore find_run_store(const AgentJob& job, const Say& say) {
   const bool invited = job.task && !job.task->rendezvous_file.empty() && job.task->task != 0;
   return invited ? join_by_file(job.options, job.task->rendezvous_file, say)
-                 : open_meeting(job.options, job.own_program, say);
+                 : open_run_store(job.options, job.own_program, say);
 }
 
 // Without a folder of our own, nobody can look: no reason not to launch.
@@ -74,8 +74,8 @@ void require_descriptors(int ranks) {
 }
 
 // No node starts a rank, and so a log, before the leader lets it: one lock serves them all.
-std::unique_ptr<run::RunLock> lock_folder(const AgentJob& job, const Meeting& meeting) {
-  if (!job.own_program || job.run_folder.empty() || !meeting.leads) return nullptr;
+std::unique_ptr<run::RunLock> lock_folder(const AgentJob& job, const RunStore& run_store) {
+  if (!job.own_program || job.run_folder.empty() || !run_store.leads) return nullptr;
   return std::make_unique<run::RunLock>(job.run_folder, run::Holder::launcher);
 }
 
@@ -88,23 +88,23 @@ Agent::Agent(const AgentJob& job)
              .grace = job.options.grace,
              .end_within = Duration(static_cast<int64_t>(job.end_seconds * 1000))},
       guard_(job.own_program ? Duration(0)
-                             : job.options.grace),  // ours would take SIGTERM for a wish to save
+                             : job.options.grace),  // ours would take SIGTERM for a request to save
       signals_(signals_for(job)),
-      meeting_(meet(job, [this](const std::string& text) { say(text); })),
-      lock_(lock_folder(job, meeting_)),
+      run_store_(find_run_store(job, [this](const std::string& text) { say(text); })),
+      lock_(lock_folder(job, run_store_)),
       logs_(job.options, job.own_program ? job.log_folder : ""),
-      ranks_(job, meeting_, logs_, guard_, disk_),
+      ranks_(job, run_store_, logs_, guard_, disk_),
       rendezvous_(job.options, LeaderRules{.own_program = job.own_program, .sees_all = on_one_machine()},
-                  meeting_, card(), [this](const std::string& text) { say(text); }),
+                  run_store_, card(), [this](const std::string& text) { say(text); }),
       beat_(on_one_machine() ? 20 : 200) {
   end_watch_ = std::make_unique<EndWatch>(std::vector<int>(std::begin(kStopSignals), std::end(kStopSignals)),
                                           kDeaf + (job.own_program ? Duration(0) : job.options.grace),
                                           [this](int number) { end_now(number); });
   if (!logs_.kept()) guard_.remove_at_end(logs_.root());
   base::raise_descriptor_limit(4 * job.ranks);  // the guard was there before, so the ranks have the user's
-  if (job.task && !job.task->rendezvous_file.empty() && meeting_.leads) {
+  if (job.task && !job.task->rendezvous_file.empty() && run_store_.leads) {
     rendezvous_file_ = std::make_unique<RendezvousFile>(job.task->rendezvous_file,
-                                                        StoreAddress{meeting_.endpoint, meeting_.secret});
+                                                        StoreAddress{run_store_.endpoint, run_store_.secret});
   }
   if (job.task && job.task->local_task == 0) neighbours_ = std::make_unique<Neighbours>(rendezvous_.token());
   if (!job.own_program) status_ = status_file();
@@ -121,15 +121,15 @@ Agent::Agent(const AgentJob& job)
       Watcher::Options{.run_folder = job.run_folder,
                        .budgets = budgets,
                        .token = rendezvous_.token(),
-                       .leads = meeting_.leads,
+                       .leads = run_store_.leads,
                        .several = !job.options.one_node(),
                        .publish = [this](auto facts) { this->publish(std::move(facts)); }},
-      comm::with_prefix(meeting_.store->clone(), run_prefix(job.options.run_id)));
+      comm::with_prefix(run_store_.connection->clone(), run_prefix(job.options.run_id)));
   if (job.replicas > 0 && !job.options.one_node()) {
     replicas_ = std::make_unique<Replicas>(
-        Replicas::Options{card().address, rendezvous_.token(), meeting_.secret, job.options.tls,
+        Replicas::Options{card().address, rendezvous_.token(), run_store_.secret, job.options.tls,
                           [this](const std::string& text) { say(text); }},
-        comm::with_prefix(meeting_.store->clone(), run_prefix(job.options.run_id)), *memories_);
+        comm::with_prefix(run_store_.connection->clone(), run_prefix(job.options.run_id)), *memories_);
   }
   metadata_ = MetadataWatch::here([this](const std::string& text) { say(text); });
 }

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/launch/agent_loop.h"
+#include "lockstep/launch/process/frameworks.h"
 
 namespace lockstep::launch {
 
@@ -18,7 +19,16 @@ void Agent::carry_out(const StartRanks& start) {
   check_folder();
   if (start.first) bring_back_memory();
   if (state.save_only) say_rescue();
+  begin_framework(state);
   ranks_.start(state, *rendezvous_.place());
+}
+
+// A round's ranks meet in a store that knows nothing of the round before.
+void Agent::begin_framework(const State& state) {
+  const Framework* framework = find_framework(job_.options.framework);
+  if (framework == nullptr || !framework->own_store || rendezvous_.place()->node != 0) return;
+  framework_store_.reset();
+  framework_store_ = std::make_unique<HorovodStore>(rendezvous_.place()->card.address, state.master_port);
 }
 
 bool Agent::folder_stands() const {

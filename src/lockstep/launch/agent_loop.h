@@ -17,6 +17,7 @@
 #include "lockstep/launch/foreign_watch.h"
 #include "lockstep/launch/process/disk_writer.h"
 #include "lockstep/launch/process/end_watch.h"
+#include "lockstep/launch/process/horovod_store.h"
 #include "lockstep/launch/process/local_ranks.h"
 #include "lockstep/launch/process/signal_watch.h"
 #include "lockstep/launch/rendezvous/kept_memory.h"
@@ -92,6 +93,7 @@ class Agent {
   void check_folder() const;
   void bring_back_memory();
   void say_rescue() const;
+  void begin_framework(const State& state);
   bool keep_memory() const;
   bool holds_unsaved() const;
   void drain_console(Duration most);
@@ -105,7 +107,7 @@ class Agent {
   const AgentRules rules_;
   Guard guard_;
   SignalWatch signals_;
-  Meeting meeting_;
+  RunStore run_store_;
   std::unique_ptr<run::RunLock> lock_;  // of the run's folder; the leader holds it for all nodes
   RankLogs logs_;
   mutable DiskWriter disk_;
@@ -115,6 +117,7 @@ class Agent {
   std::unique_ptr<Neighbours> neighbours_;           // a machine's lowest of one task a rank
   std::unique_ptr<ForeignWatch> foreign_;            // of another program, with --hang-timeout
   std::unique_ptr<watch::LaunchStatusFile> status_;  // of another program
+  std::unique_ptr<HorovodStore> framework_store_;    // of another program, where its framework wants one
   // Our own ranks only.
   std::unique_ptr<RankMemories> memories_;
   std::unique_ptr<KeptMemory> kept_;

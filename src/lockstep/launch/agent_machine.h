@@ -161,7 +161,7 @@ struct Stopped {};  // no rank is left, and the leader knows
 struct Over {};
 using Stage = std::variant<Waiting, Working, Ending, Stopped, Over>;
 
-// How far a wish to stop has come. It never goes back.
+// How far a request to stop has come. It never goes back.
 enum class Stop {
   none,
   asked,   // the leader was told of a signal; what ranks of another program do from now on is no failure

@@ -62,7 +62,7 @@ inline std::string text_of(const std::vector<AgentAction>& actions) {
   return text;
 }
 
-// "working, told failed; stop passed": the stage with what was told, and how far a wish to stop has come.
+// "working, told failed; stop passed": the stage with what was told, and how far a request to stop has come.
 inline std::string text_of(const AgentState& state) {
   struct Text {
     std::string operator()(const Waiting& s) { return s.said.empty() ? "waiting" : "waiting, said so"; }

@@ -20,7 +20,7 @@ INSTANTIATE_TEST_SUITE_P(
             "working; asked", "tell signal 15, drop the step"},
         Row{"not for a Ctrl-C", kOwn, running(), SignalCaught{SIGINT, false}, "working; asked",
             "tell signal 2"},
-        Row{"a warning is a wish to save", kOwn, running(), SignalCaught{SIGUSR1, false}, "working; asked",
+        Row{"a warning is a request to save", kOwn, running(), SignalCaught{SIGUSR1, false}, "working; asked",
             "tell signal 15, drop the step"},
         Row{"to another program it is a word", kOther, running(), SignalCaught{SIGUSR1}, "working",
             "signal ranks 10"},

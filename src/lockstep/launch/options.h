@@ -66,7 +66,7 @@ struct Options {
   std::string master_addr;    // empty: node 0's address
   int master_port = 0;        // 0: a fresh one each attempt
   std::string local_addr;     // this node's address, as the others reach it
-  std::string endpoint_host;  // where the nodes meet; empty: one node
+  std::string endpoint_host;  // of the rendezvous; empty: one node
   int endpoint_port = 0;
   std::string agreed_for;       // from what the nodes derive the port; empty: it is given
   std::optional<bool> is_host;  // whether this node holds the store; empty: found out

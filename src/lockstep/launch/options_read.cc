@@ -154,7 +154,7 @@ std::vector<int> read_signals(const std::string& word) {
   return signals;
 }
 
-void read_meeting(const Words& words, Options& options) {
+void read_endpoint(const Words& words, Options& options) {
   if (!words.master_port.empty()) options.master_port = number("master-port", words.master_port, 0, 65535);
   options.master_addr = words.master_addr;
   if (!words.rdzv_endpoint.empty() && !options.standalone) {
@@ -175,7 +175,7 @@ void read_meeting(const Words& words, Options& options) {
       refuse("rdzv-endpoint", words.rdzv_endpoint, "HOST:PORT or HOST:auto, not both");
     if (port != kNone) options.endpoint_port = port;
   } else if (!options.one_node() && !options.master_addr.empty()) {
-    // torchrun's static rendezvous: the nodes meet at the master's port; the ranks then get a fresh one.
+    // torchrun's static rendezvous: the rendezvous is at the master's port; the ranks then get a fresh one.
     options.endpoint_host = options.master_addr;
     options.endpoint_port = options.master_port ? options.master_port : kDefaultPort;
     options.master_port = 0;
@@ -204,7 +204,7 @@ Options read_options(const Words& words) {
   if (options.standalone && !options.one_node()) refuse("standalone", "--nnodes " + words.nnodes, "one node");
   if (given(words.rdzv_conf)) read_conf(words.rdzv_conf, options);
   if (given(words.node_rank)) options.node_rank = number("node-rank", words.node_rank, 0, kMostNodes - 1);
-  read_meeting(words, options);
+  read_endpoint(words, options);
   options.local_addr = words.local_addr;
   if (given(words.rdzv_id)) options.run_id = words.rdzv_id;
   if (options.run_id.size() > 200 || options.run_id.find('\n') != std::string::npos) {
@@ -229,11 +229,6 @@ Options read_options(const Words& words) {
   if (given(words.framework) && !find_framework(words.framework)) {
     std::vector<std::string> names;
     for (const Framework& row : frameworks()) names.push_back(row.name);
-    if (words.framework == "horovod")
-      refuse("framework", words.framework,
-             base::listed(names, "or") +
-                 "; Horovod brings a rendezvous of its own: start it by mpirun or horovodrun, inside the "
-                 "allocation, without lockstep launch");
     refuse("framework", words.framework, base::listed(names, "or"));
   }
   options.framework = words.framework;

@@ -160,7 +160,7 @@ TEST(LaunchOptions, EnvironmentFillsWhatWasNotGiven) {
   EXPECT_FALSE(words.no_python);
 }
 
-TEST(LaunchOptions, PortsAreDerivedFromTheIdWhereThatIsWished) {
+TEST(LaunchOptions, PortsAreDerivedFromTheIdWhereTheUserAsks) {
   const Options named = read({{"nnodes", "2"}, {"rdzv-endpoint", "[fd00::1]:auto"}, {"rdzv-id", "a"}});
   EXPECT_EQ(named.endpoint_host, "fd00::1");
   EXPECT_EQ(named.agreed_for, "run a");

@@ -12,6 +12,7 @@
 #include "lockstep/comm/store/secret.h"
 #include "lockstep/comm/store/store_server.h"
 #include "lockstep/device/cuda_facts.h"
+#include "lockstep/device/thread_pool.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/process/binding.h"
 #include "lockstep/launch/rendezvous/network.h"
@@ -143,7 +144,7 @@ std::vector<std::string> this_command() {
 std::string rank_prefix(int round) { return fmt::format("round-{}/", round); }
 
 // The innermost launcher wins: ours, torchrun, the scheduler, and last what the flags say.
-Start start(Words words, const std::string& log_folder, Say say, const RankWishes& wishes) {
+Start start(Words words, const std::string& log_folder, Say say, const RankNeeds& needs) {
   const auto endpoint = process_variable("LOCKSTEP_STORE");
   const bool torchrun = process_variable("TORCHELASTIC_RUN_ID") && process_variable("LOCAL_RANK");
   if (endpoint || torchrun) {
@@ -169,8 +170,8 @@ Start start(Words words, const std::string& log_folder, Say say, const RankWishe
   }
   // Who asks for one rank in words gets it with a launcher, which keeps snapshots and starts it again.
   const bool guarded =
-      !wishes.run_folder.empty() && (!words.nproc_per_node.empty() || !words.max_restarts.empty());
-  if (wishes.one_by_default && words.nproc_per_node.empty()) words.nproc_per_node = "1";
+      !needs.run_folder.empty() && (!words.nproc_per_node.empty() || !words.max_restarts.empty());
+  if (needs.one_by_default && words.nproc_per_node.empty()) words.nproc_per_node = "1";
   if (scheduled) take_scheduled(words, *scheduled);
   // Ranks go on from memory or disk when they are started again, and progress refills the budget.
   if (words.max_restarts.empty()) words.max_restarts = "3";
@@ -182,27 +183,27 @@ Start start(Words words, const std::string& log_folder, Say say, const RankWishe
     job.options = read_options(words);
     job.ranks = words.nproc_per_node.empty()
                     ? std::max(1, usable_gpu_count())
-                    : local_ranks(job.options, usable_gpu_count(), usable_processors());
+                    : local_ranks(job.options, usable_gpu_count(), device::usable_processors());
   }
   if (!scheduled) say_what_idles(job, say);
-  if (job.ranks == 1 && job.options.one_node() && !guarded && !wishes.instead) return {};
-  if (wishes.fits && job.options.min_nodes == job.options.max_nodes) {
-    wishes.fits(job.ranks * job.options.max_nodes);
+  if (job.ranks == 1 && job.options.one_node() && !guarded && !needs.instead) return {};
+  if (needs.fits && job.options.min_nodes == job.options.max_nodes) {
+    needs.fits(job.ranks * job.options.max_nodes);
   }
-  if (wishes.instead) {
+  if (needs.instead) {
     const int nodes = job.options.max_nodes;
     Start rehearsed;
     rehearsed.exit_code =
-        wishes.instead({.world = job.ranks * nodes, .local_world = job.ranks, .nodes = nodes});
+        needs.instead({.world = job.ranks * nodes, .local_world = job.ranks, .nodes = nodes});
     return rehearsed;
   }
   job.command = this_command();
   job.own_program = true, job.scheduled = scheduled.has_value();
   job.log_folder = log_folder, job.say = std::move(say);
-  job.run_folder = wishes.run_folder;
-  job.hang_seconds = wishes.hang_seconds, job.notice_seconds = wishes.notice_seconds;
-  job.replicas = wishes.replicas, job.from_scratch = wishes.from_scratch;
-  job.end_seconds = wishes.notice_seconds;
+  job.run_folder = needs.run_folder;
+  job.hang_seconds = needs.hang_seconds, job.notice_seconds = needs.notice_seconds;
+  job.replicas = needs.replicas, job.from_scratch = needs.from_scratch;
+  job.end_seconds = needs.notice_seconds;
   if (const double grace = static_cast<double>(job.options.grace.count()) / 1000;
       limited && (job.end_seconds <= 0 || grace < job.end_seconds))
     job.end_seconds = grace;
@@ -252,7 +253,7 @@ int launch_program(Words words, const std::vector<std::string>& program, Say say
   check_master_port(job.options);
   job.command = rank_command(job.options, program, process_variable);
   const bool asks_gpus = job.options.nproc_kind == Nproc::gpu || job.options.nproc_kind == Nproc::automatic;
-  job.ranks = local_ranks(job.options, asks_gpus ? visible_gpu_count() : 0, usable_processors());
+  job.ranks = local_ranks(job.options, asks_gpus ? visible_gpu_count() : 0, device::usable_processors());
   if (!scheduled) say_what_idles(job, say);
   job.say = std::move(say);
   return run_agent(job);

@@ -15,7 +15,7 @@
 #include "lockstep/comm/store/store.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/launch/options.h"
-#include "lockstep/launch/rendezvous/meeting.h"
+#include "lockstep/launch/rendezvous/run_store.h"
 
 namespace lockstep::launch {
 
@@ -26,7 +26,7 @@ struct Start {
 };
 
 // What the command knows of its own ranks.
-struct RankWishes {
+struct RankNeeds {
   std::function<void(int ranks)> fits = {};  // asked before any is started; throws what is wrong with so many
   bool one_by_default = false;               // without --nproc: one rank, whatever GPUs there are
   std::string run_folder = {};               // as in AgentJob
@@ -38,7 +38,7 @@ struct RankWishes {
 };
 
 // ConfigError 538: an environment that is half set.
-Start start(Words words, const std::string& log_folder, Say say, const RankWishes& wishes = {});
+Start start(Words words, const std::string& log_folder, Say say, const RankNeeds& needs = {});
 
 // For a program of one's own: the world that a launcher (`lockstep launch`, torchrun) put it in, or a world
 // of one.

@@ -18,8 +18,8 @@
 #include "lockstep/base/text.h"
 #include "lockstep/comm/store/store_server.h"
 #include "lockstep/launch/agent.h"
-#include "lockstep/launch/rendezvous/meeting_point.h"
 #include "lockstep/launch/rendezvous/network.h"
+#include "lockstep/launch/rendezvous/rendezvous_point.h"
 #include "lockstep/launch/schedulers/rendezvous_file.h"
 
 namespace lockstep::launch {
@@ -118,7 +118,7 @@ AgentJob own_job(const std::string& logs, int ranks, std::string* said) {
   return job;
 }
 
-TEST(Start, OurOwnRanksMeetInTheStore) {
+TEST(Start, OurOwnRanksShareAStore) {
   base::TemporaryFolder folder;
   const std::string logs = folder.path() + "/logs";
   ::setenv("TEST_LOGS", logs.c_str(), 1);
@@ -147,7 +147,7 @@ TEST(Start, AFailingRankOfOursIsNamed) {
   EXPECT_NE(said.find("logs/attempt-1/rank-1.log"), std::string::npos) << "the second attempt too:\n" << said;
 }
 
-TEST(Start, StrangersOfOneMachineMeet) {
+TEST(Start, ForeignRanksOfOneMachineFindEachOther) {
   Shell shell;
   const std::string ranks =
       "for r in 0 1 2; do TORCHELASTIC_RUN_ID=x MASTER_ADDR=127.0.0.1 MASTER_PORT=1 RANK=$r WORLD_SIZE=3 "
@@ -157,7 +157,7 @@ TEST(Start, StrangersOfOneMachineMeet) {
   EXPECT_TRUE(shell.says("sum 6")) << shell.output;
 }
 
-TEST(Start, StrangersOfSeveralMachinesNeedASecret) {
+TEST(Start, ForeignRanksOfSeveralMachinesNeedASecret) {
   Shell shell;
   const std::string ranks =
       "for r in 0 1; do MASTER_ADDR=127.0.0.1 MASTER_PORT=$$ RANK=$r WORLD_SIZE=2 LOCAL_RANK=0 "

@@ -212,6 +212,10 @@ class Segment {
   virtual std::vector<int64_t> column_groups() const { return {}; }
   // What the bits of this segment rest on beyond the build and the device: "attention cudnn 9.19.0".
   virtual std::string numerics(const SliceShape&, const kernels::Kernels&) const { return ""; }
+  // Whether a slice of this shape adds to each gradient once, by one kernel, and not in chunks or rounds.
+  // Where the kernels do so too (Kernels::adds_own_sums), a strand of one slice needs no gradients of its
+  // own.
+  virtual bool adds_gradients_once(const SliceShape&) const { return false; }
   // Whether it works on whole sequences, not on each of their pieces alone (batch.sequence_strands).
   virtual bool joins_pieces() const { return false; }
   // Whether all that it does goes to the stream it is handed, so that a step may become a CUDA graph.

@@ -46,6 +46,8 @@ struct WholeUpdate {
   const kernels::StepState* step = nullptr;
   const kernels::Kernels* kernels = nullptr;
   kernels::Launch launch;
+  // What an update may round the operands of its own matrix products to, where it has any.
+  device::DType products = device::DType::f32;
 };
 
 // A parameter, as far as a row asks.

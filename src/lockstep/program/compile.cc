@@ -36,6 +36,7 @@ Compiler::Compiler(const model::Model& model, const Layout& layout) : model_(mod
 
 Program Compiler::run() {
   deal_strands();
+  find_merging();
   add_persistent();
   begin_step();
   std::vector<Turn> order;
@@ -285,13 +286,12 @@ void Compiler::find_backward() {
 }
 
 void Compiler::add_persistent() {
-  const int levels = layout_.training ? gradient_levels() : 0;
   int64_t slots = 0;
   program_.blocks.resize(model_.blocks.size());
   for (size_t b = 0; b < model_.blocks.size(); ++b) {
     const auto chunks = static_cast<int64_t>(model::chunks_of(layouts_[b], 0, false).size());
     slots += layouts_[b].slots;
-    if (mine(b)) add_block(b, levels, chunks);
+    if (mine(b)) add_block(b, layout_.training ? gradient_levels(b) : 0, chunks);
   }
   // Values that a block of this stage is tied to, and that another stage holds.
   for (size_t b = 0; b < model_.blocks.size(); ++b) {
@@ -318,8 +318,34 @@ void Compiler::add_persistent() {
   keep_.square_sums = persistent("square sums", BufferKind::state, DType::f64, {slots}, -1);
 }
 
+// A strand of one slice needs no gradients of its own where each is added once, by kernels that form their
+// sums first: added to the partial sum that it would be joined to, it gives the same bits.
+void Compiler::find_merging() {
+  merges_.assign(model_.blocks.size(), false);
+  const DataRanks& r = layout_.ranks;
+  const bool may = layout_.training && layout_.slices == layout_.strands && r.exact && !r.round_robin() &&
+                   layout_.kernels->adds_own_sums && !model_.parts.fixes_products() &&
+                   !model_.parts.fixes_sequences();
+  for (size_t b = 0; may && b < model_.blocks.size(); ++b) {
+    const auto& segments = model_.blocks[b].segments();
+    merges_[b] = true;
+    for (size_t g = 0; g < segments.size(); ++g) {
+      const std::vector<model::ParamSpec> params = model_.blocks[b].params_of(g);
+      const bool trains = std::any_of(params.begin(), params.end(),
+                                      [](const model::ParamSpec& spec) { return !spec.train.frozen; });
+      if (trains && !segments[g]->adds_gradients_once(layout_.slice)) merges_[b] = false;
+    }
+  }
+}
+
+// As this block sums it.
+Compiler::Strand Compiler::strand_of(size_t b, const Strand& strand) const {
+  if (!merges_[b] || strand.joins == 0) return strand;
+  return {.number = strand.number, .level = strand.level - 1, .joins = strand.joins - 1, .onto = true};
+}
+
 // How many sums of strands stand beside each other at most, and hold what a reduction among the shard leaves.
-int Compiler::gradient_levels() const {
+int Compiler::gradient_levels(size_t b) const {
   const DataRanks& r = layout_.ranks;
   if (!r.exact) return 1;
   const Run replica = r.deal(layout_.strands).of_replica(r.replica);
@@ -334,7 +360,7 @@ int Compiler::gradient_levels() const {
     return levels;
   }
   for (const Strand& strand : strands_) {
-    levels = std::max(levels, stack.depth() + 1);
+    levels = std::max(levels, strand_of(b, strand).level + 1);
     stack.push({strand.number, strand.number + 1});
   }
   const int sums = static_cast<int>(nodes_of(layout_.strands, replica).size());

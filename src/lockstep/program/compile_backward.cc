@@ -123,7 +123,7 @@ void Compiler::backward_weight(size_t b, size_t g, Slice& s) {
 
 int Compiler::gradient_at(size_t b, const Slice& s) {
   if (!layout_.ranks.round_robin())
-    return program_.blocks[b].gradients[static_cast<size_t>(strands_[s.strand].level)];
+    return program_.blocks[b].gradients[static_cast<size_t>(strand_of(b, strands_[s.strand]).level)];
   auto [it, fresh] = round_.try_emplace({b, s.strand}, -1);
   if (fresh) {
     it->second = program_.add_buffer({.name = fmt::format("b{} gradient of round {}", b, s.strand),
@@ -173,7 +173,7 @@ void Compiler::sum_pieces(size_t b, const Slice& s) {
 
 void Compiler::close_strand(size_t b, const Slice& s) {
   const std::vector<int>& block = program_.blocks[b].gradients;
-  const Strand& strand = strands_[s.strand];
+  const Strand strand = strand_of(b, strands_[s.strand]);
   if (program_.buffers[static_cast<size_t>(block[0])].bytes() == 0) return;
   sum_partials(b, s);
   sum_pieces(b, s);

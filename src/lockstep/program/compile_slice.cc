@@ -262,7 +262,7 @@ void Compiler::add_statistics(Instruction& i, size_t b, size_t g, int slice) {
 bool Compiler::add_gradients(Instruction& i, size_t b, size_t g, const Slice& s) {
   const DataRanks& r = layout_.ranks;
   const bool folds = !r.exact && !r.round_robin() && s.strand > 0;  // the engine's order: one sum for all
-  i.get<RunSegment>()->accumulate = !s.first || folds;
+  i.get<RunSegment>()->accumulate = !s.first || folds || strand_of(b, strands_[s.strand]).onto;
   bool any = false;
   for (const model::ParamSpec& spec : model_.blocks[b].params_of(g)) {
     if (spec.train.frozen) continue;

@@ -62,6 +62,49 @@ TEST(Compile, RandomModelsAndLayoutsAreSound) {
   }
 }
 
+// A strand of one slice is added to the sum that it would be joined to, where the kernels form their sums
+// first.
+TEST(Compile, StrandsOfOneSliceNeedNoGradientsOfTheirOwn) {
+  struct Row {
+    int64_t slices, strands;
+    bool own_sums;
+    std::string more;
+    int joins, levels;  // of a layer
+    int joins_of_head, levels_of_head;
+  };
+  const Row rows[] = {
+      {4, 4, false, "", 3, 3, 3, 3},
+      {4, 4, true, "", 1, 2, 1, 2},
+      {8, 8, true, "", 3, 3, 3, 3},
+      {3, 3, true, "", 0, 1, 0, 1},  // ((0 + 1) + 2)
+      {7, 7, true, "", 2, 2, 2, 2},
+      {8, 4, true, "", 3, 3, 3, 3},  // slices of a strand are folded first
+      {4, 1, true, "", 0, 1, 0, 1},
+      {4, 4, true, "memory.logits_chunk=5", 1, 2, 3, 3},  // the head adds chunk by chunk
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(fmt::format("{} slices {} strands {} {}", row.slices, row.strands, row.own_sums, row.more));
+    std::vector<std::string> words = {"model.family=gpt2", "model.layers=1",   "model.hidden=8",
+                                      "model.heads=2",     "model.tied=false", "data.seq_len=16"};
+    if (!row.more.empty()) words.push_back(row.more);
+    Case c = case_of(words, device::DType::bf16);
+    kernels::Kernels kernels = *c.layout.kernels;
+    kernels.adds_own_sums = row.own_sums;
+    c.layout.kernels = &kernels;
+    c.layout.slices = row.slices, c.layout.strands = row.strands;
+    const Program program = compile(*c.model, c.layout);
+    ASSERT_NO_THROW(check(program, *c.model));
+    std::map<int, int> joins;
+    for (const Instruction& i : program.instructions) joins[i.block] += i.is<JoinStrands>() ? 1 : 0;
+    const int head = static_cast<int>(program.blocks.size()) - 1;
+    EXPECT_EQ(joins[1], row.joins);
+    EXPECT_EQ(joins[head], row.joins_of_head);
+    EXPECT_EQ(static_cast<int>(program.blocks[1].gradients.size()), row.levels);
+    EXPECT_EQ(static_cast<int>(program.blocks[static_cast<size_t>(head)].gradients.size()),
+              row.levels_of_head);
+  }
+}
+
 TEST(Compile, RecomputationNeedsLessMemory) {
   recipe::Resolved resolved =
       recipe::read_recipe({.file = "", .overrides = {"model.layers=8", "memory.logits_chunk=64"}});

@@ -61,6 +61,7 @@ class Compiler {
   struct Strand {
     int64_t number = 0;  // -1: a round without one
     int level = 0, joins = 0;
+    bool onto = false;  // added to the partial sum at this level as it is computed, which is its first join
   };
 
   // Of a segment's backward pass: which parts have work (frozen parameters have no gradient, and nothing
@@ -76,7 +77,9 @@ class Compiler {
   void add_block(size_t b, int levels, int64_t chunks);
   void add_state(size_t b);
   void find_backward();
-  int gradient_levels() const;
+  void find_merging();
+  Strand strand_of(size_t b, const Strand& strand) const;
+  int gradient_levels(size_t b) const;
   void begin_step();
   std::vector<std::vector<Turn>> when_to_receive(const std::vector<Turn>& order) const;
   void take_turn(const Turn& turn);
@@ -162,6 +165,7 @@ class Compiler {
   Program program_;
   Persistent keep_;
   std::vector<Strand> strands_;
+  std::vector<bool> merges_;  // [block]: its strands are added to their neighbours' sums as they are computed
   std::vector<Slice> slices_;
   std::map<std::pair<size_t, size_t>, std::vector<Use>> statistics_;  // {block, segment}: of every slice
   std::map<std::pair<size_t, size_t>, Roles> prepared_;  // {block, segment}: what is made of its weights

@@ -38,10 +38,23 @@ inline Case case_of(const std::vector<std::string>& words, device::DType type) {
   return c;
 }
 
+// Half of the cases run where kernels add their own sums (Kernels::adds_own_sums), as on a GPU.
+inline void choose_kernels(Case& c, Draw& draw) {
+  static const kernels::Kernels own_sums = [] {
+    kernels::Kernels table = kernels::kernels_for(device::Kind::cpu);
+    table.adds_own_sums = true;
+    return table;
+  }();
+  if (draw.below(2) == 0) return;
+  c.layout.kernels = &own_sums;
+  c.words += "own sums, ";
+}
+
 // Freezes some parameters, keeps some of these quantized, and gives some matrices to a second rule that needs
 // them whole and keeps three numbers for each. Weights of one product are treated alike, and so are tied
 // ones.
 inline void treat_some(Case& c, Draw& draw) {
+  choose_kernels(c, draw);
   if (draw.below(3) == 0) return;
   const uint32_t frozen_of_four = draw.below(4), whole_of_four = draw.below(4);
   c.layout.rules.push_back({.state =

@@ -18,7 +18,7 @@ void add_run(std::vector<Key>& keys) {
           make_key(MEMBER(run.name), without_run_option(), "The run's name: its folder under log.folder.",
                    "\"first\"",
                    {.pattern = "[A-Za-z0-9_][A-Za-z0-9._+=,@-]{0,199}",
-                    .form = "letters, digits and . _ - + = , @, not starting with a dot or a dash",
+                    .form = "up to 200 letters, digits and . _ - + = , @, not starting with a dot or a dash",
                     .also = {"run_name", "experiment", "experiment_name"}}),
           make_key(MEMBER(run.seed), always(),
                    "Seed of everything random: initial weights, sample order, dropout. The same seed and "

@@ -10,8 +10,7 @@
 #include "lockstep/base/refusal.h"
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/checkpoint/checkpoint.h"
-#include "lockstep/run/loop/trainer.h"
-#include "lockstep/run/saving/saver.h"
+#include "lockstep/run/saving/saving_testing.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/run/testing.h"
 
@@ -51,17 +50,8 @@ Outcome run_on(int world, const Words& words, const std::string& from = "", cons
   on_ranks(world, "shm", [&](comm::World& one) {
     Ranks ranks(one);
     Session session(make_plan(tiny_recipe(words), {}, for_this(ranks)), &ranks);
-    std::unique_ptr<Saver> saver;
-    TrainOptions options;
-    if (!save_in.empty()) {
-      saver = std::make_unique<Saver>(session, save_in);
-      options.save_every = kStop;
-      options.save = [&](int64_t step) { saver->save(step); };
-    }
-    if (!from.empty()) options.first_step = load_checkpoint(session, from);
     Watcher watcher;
-    const Summary summary = train(session, options, watcher);
-    if (saver) saver->finish();
+    const Summary summary = train_and_save(session, from, save_in, kStop, watcher);
     watcher.outcome.hash = summary.params_hash;
     watcher.outcome.eval_loss = summary.eval_loss.value_or(0);
     outcomes[static_cast<size_t>(one.rank())] = watcher.outcome;

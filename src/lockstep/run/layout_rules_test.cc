@@ -61,11 +61,11 @@ TEST(ChooseLayout, TakesTheFastestThatFits) {
   recipe::Resolved resolved = tiny_recipe(recipe({"parallel.auto=true", "parallel.tensor=2"}));
   choose_layout(resolved, four);
   EXPECT_EQ(resolved.recipe.parallel.tensor, 2);
-  recipe::Resolved wishes = tiny_recipe(recipe(
+  recipe::Resolved scheduled = tiny_recipe(recipe(
       {"parallel.auto=true", "parallel.pipeline=2", "parallel.schedule=gpipe", "parallel.zero=optimizer"}));
-  choose_layout(wishes, four);
-  EXPECT_EQ(wishes.recipe.parallel.schedule, "gpipe");
-  EXPECT_EQ(zero_stage(wishes.recipe.parallel.zero), 1);
+  choose_layout(scheduled, four);
+  EXPECT_EQ(scheduled.recipe.parallel.schedule, "gpipe");
+  EXPECT_EQ(zero_stage(scheduled.recipe.parallel.zero), 1);
   recipe::Resolved groups = tiny_recipe(recipe({"parallel.auto=true", "parallel.shard=2"}));
   choose_layout(groups, four);
   EXPECT_GT(zero_stage(groups.recipe.parallel.zero), 0);

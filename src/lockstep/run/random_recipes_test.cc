@@ -117,7 +117,7 @@ void take_ways_out(const Drawn& drawn, const std::string& why) {
 
 TEST(RandomRecipes, AreRefusedOnAllRanksOrSoundOnAll) {
   LS_NEEDS_HOST_MEMORY();
-  const auto ends = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds_wished(5));
+  const auto ends = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds_requested(5));
   int refused = 0, sound = 0;
   const auto enough = [&] { return std::chrono::steady_clock::now() >= ends && refused > 0 && sound > 0; };
   for (uint32_t seed = first_seed(); !enough() && refused + sound < 5000; ++seed) {

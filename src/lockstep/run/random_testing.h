@@ -41,14 +41,14 @@ inline recipe::Resolved recipe_of(const Words& recipe, const Words& layout) {
   return tiny_recipe(words);
 }
 
-inline double seconds_wished(double usual) {
-  const char* wish = std::getenv("LOCKSTEP_SECONDS");
-  return wish != nullptr ? std::atof(wish) : usual;
+inline double seconds_requested(double usual) {
+  const char* requested = std::getenv("LOCKSTEP_SECONDS");
+  return requested != nullptr ? std::atof(requested) : usual;
 }
 
 inline uint32_t first_seed() {
-  const char* wish = std::getenv("LOCKSTEP_FIRST_SEED");
-  return static_cast<uint32_t>(wish != nullptr ? std::atoi(wish) : 1);
+  const char* requested = std::getenv("LOCKSTEP_FIRST_SEED");
+  return static_cast<uint32_t>(requested != nullptr ? std::atoi(requested) : 1);
 }
 
 }  // namespace lockstep::run

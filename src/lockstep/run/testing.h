@@ -17,8 +17,8 @@ namespace lockstep::run {
 
 // LOCKSTEP_TEST_DEVICE=cuda runs the same tests on a GPU (`./dev test --gpu`).
 inline std::string test_device() {
-  const char* wish = std::getenv("LOCKSTEP_TEST_DEVICE");
-  return wish != nullptr ? wish : "cpu";
+  const char* requested = std::getenv("LOCKSTEP_TEST_DEVICE");
+  return requested != nullptr ? requested : "cpu";
 }
 
 // For tests that look into memory by pointer.

@@ -22,6 +22,18 @@ TEST(Curve, AsciiFallingLine) {
             "   1  4\n");
 }
 
+// Seven values in three columns: each is in one of them, the last ones too.
+TEST(Curve, ColumnsAreMeansOfAllTheirValues) {
+  EXPECT_EQ(
+      draw_curve({1, 1, 1, 1, 1, 1, 7}, {.width = 6, .height = 4, .first = 1, .last = 7, .unicode = false}),
+      "7 |\n"
+      "  |\n"
+      "  |  *\n"
+      "1 |**\n"
+      "  +---\n"
+      "   1 7\n");
+}
+
 TEST(Curve, BrailleFallingLine) {
   const std::string text =
       draw_curve({4, 3, 2, 1}, {.width = 5, .height = 1, .first = 1, .last = 4, .unicode = true});

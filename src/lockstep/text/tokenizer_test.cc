@@ -53,6 +53,21 @@ TEST(Tokenizer, IdsAndTextAreTheOwners) {
   EXPECT_GT(rows, 300);
 }
 
+// A word with more characters than its tokenizer allows is one unknown token, as in its library.
+TEST(Tokenizer, WordPieceHasALongestWord) {
+  const base::TemporaryFolder folder;
+  for (const json& sample : samples()) {
+    if (sample["name"] != "bert") continue;
+    folder.write("tokenizer.json", sample["tokenizer"].dump());
+    const auto tokenizer = open_tokenizer(folder.path());
+    const EncodeOptions plain{.add_special = false};
+    EXPECT_EQ(encode(*tokenizer, std::string(100, 'a'), plain).size(), 100u);
+    EXPECT_EQ(encode(*tokenizer, std::string(101, 'a'), plain), Ids{0});
+    return;
+  }
+  FAIL() << "no sample of that name";
+}
+
 // The bytes, and a few tokens on top of them.
 std::string tiny_tokenizer(const std::vector<std::pair<std::string, std::string>>& merges,
                            const json& changes = {}) {

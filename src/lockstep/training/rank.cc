@@ -14,7 +14,7 @@
 #include "lockstep/training/data_watch.h"
 #include "lockstep/training/forecast_file.h"
 #include "lockstep/training/profile_file.h"
-#include "lockstep/training/profile_wish.h"
+#include "lockstep/training/profile_request.h"
 #include "lockstep/training/recovery.h"
 #include "lockstep/training/remarks.h"
 #include "lockstep/training/save_news.h"
@@ -168,7 +168,7 @@ TrainResult run_beside(const Rank& rank) {
   options.save = [&](int64_t step) { save_now(saver, step, rank.signal); };
   run::Observer nobody;
   const run::Summary summary = train_and_save(rank.session, options, nobody, [&] { saver.finish(); });
-  if (summary.by_wish) launch::say_final(kBudgetSpent);  // ranks that are started again would stop at once
+  if (summary.by_request) launch::say_final(kBudgetSpent);  // ranks that are started again would stop at once
   return result_of(summary, rank);
 }
 
@@ -228,8 +228,8 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
     options.wants_end = [&] { return spending->is_spent(); };
   }
   options.save = [&](int64_t step) { save_now(saver, step, rank.signal), news.tell(); };
-  ProfileWish wish(folder);
-  options.profile.wished = [&] { return wish.steps(); };
+  ProfileRequest request(folder);
+  options.profile.requested = [&] { return request.steps(); };
   options.profile.made = [&](const run::Profile& profile, Asked asked) {
     const std::string trace = keep_profile(session, profile, folder);
     if (asked == Asked::before) return observer.profiled(session, profile, trace);
@@ -243,7 +243,7 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
   base::end_lap(session.plan.laps, "open the run folder");
   const run::Summary summary = train_and_save(session, options, everyone, [&] { news.finish(); });
   if (spending) spending->keep();
-  const bool out_of_money = spending && summary.by_wish;
+  const bool out_of_money = spending && summary.by_request;
   if (out_of_money) launch::say_final(kBudgetSpent);
   const TrainResult result = result_of(summary, rank);
   files.ends({.loss = result.loss, .last_loss = result.last_loss, .eval_loss = result.eval_loss});

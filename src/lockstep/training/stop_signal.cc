@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <iterator>
+#include <tuple>
 
 #include "lockstep/launch/failure.h"
 
@@ -15,10 +16,8 @@ namespace {
 std::atomic<int> received{0};
 std::atomic<bool> armed{false}, saves{false};
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGQUIT};
-constexpr size_t kCount = std::size(kSignals);
-struct sigaction before[kCount];
 
-// A SIGINT after a SIGTERM is the same wish twice, by two ways.
+// A SIGINT after a SIGTERM is the same request twice, by two ways.
 void handle(int number) {
   if (!armed) {
     static constexpr char kWord[] =
@@ -32,13 +31,14 @@ void handle(int number) {
 }  // namespace
 
 StopSignal::StopSignal(bool only_saves) {
+  static_assert(std::size(kSignals) == std::tuple_size_v<decltype(before_)>);
   received = 0;
   armed = saves = only_saves;
   struct sigaction action {};
   action.sa_handler = handle;
-  for (size_t k = 0; k < kCount; ++k) {
-    sigaction(kSignals[k], nullptr, &before[k]);
-    const bool nohup = kSignals[k] == SIGHUP && before[k].sa_handler == SIG_IGN;
+  for (size_t k = 0; k < std::size(kSignals); ++k) {
+    sigaction(kSignals[k], nullptr, &before_[k]);
+    const bool nohup = kSignals[k] == SIGHUP && before_[k].sa_handler == SIG_IGN;
     if (!nohup) sigaction(kSignals[k], &action, nullptr);
   }
 }
@@ -48,9 +48,9 @@ StopSignal::StopSignal(bool only_saves) {
 StopSignal::~StopSignal() {
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
-  for (size_t k = 0; k < kCount; ++k) {
+  for (size_t k = 0; k < std::size(kSignals); ++k) {
     const bool late = received != 0 && kSignals[k] != SIGINT;
-    sigaction(kSignals[k], late ? &ignore : &before[k], nullptr);
+    sigaction(kSignals[k], late ? &ignore : &before_[k], nullptr);
   }
 }
 

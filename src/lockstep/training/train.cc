@@ -89,12 +89,13 @@ TrainResult rehearse(const Request& request, const comm::Seat& seat) {
 }
 
 // The launcher's verdict on a hang says more: it comes before the collectives' own timeout, unless another
-// one was asked for. (A recipe from `lockstep init` names every key: one with its default value is no wish.)
+// one was asked for. (A recipe from `lockstep init` names every key: one with its default value is no
+// choice.)
 std::chrono::seconds collective_timeout(const recipe::Recipe& recipe) {
   const int64_t timeout = recipe.parallel.timeout;
   const recipe::AutoInt& hang = recipe.run.hang_timeout;
-  const bool wished = timeout != recipe::Recipe().parallel.timeout;
-  return std::chrono::seconds(wished || hang.is_auto ? timeout : std::max(timeout, 2 * hang.value));
+  const bool chosen = timeout != recipe::Recipe().parallel.timeout;
+  return std::chrono::seconds(chosen || hang.is_auto ? timeout : std::max(timeout, 2 * hang.value));
 }
 
 // As one of the ranks of `world`.
@@ -136,18 +137,18 @@ TrainResult train_in(comm::World& world, const Request& request, const StopSigna
 }
 
 // What the launcher must know of the ranks that it starts.
-launch::RankWishes wishes_of(const Request& request) {
+launch::RankNeeds needs_of(const Request& request) {
   const recipe::Recipe& recipe = request.said.recipe;
-  launch::RankWishes wishes;
-  wishes.fits = [&recipe](int ranks) { run::check_layout(recipe, ranks); };
-  wishes.one_by_default = recipe.run.device == "cpu" || recipe.run.device.starts_with("cuda:");
-  wishes.run_folder = request.folder;
+  launch::RankNeeds needs;
+  needs.fits = [&recipe](int ranks) { run::check_layout(recipe, ranks); };
+  needs.one_by_default = recipe.run.device == "cpu" || recipe.run.device.starts_with("cuda:");
+  needs.run_folder = request.folder;
   const recipe::AutoInt& hang = recipe.run.hang_timeout;
-  if (!hang.is_auto) wishes.hang_seconds = static_cast<double>(hang.value);
-  wishes.from_scratch = !request.automatic();
-  wishes.replicas = static_cast<int>(recipe.checkpoint.replicas);
-  wishes.notice_seconds = run::find_notice(recipe.checkpoint.notice, run::this_place()).seconds;
-  return wishes;
+  if (!hang.is_auto) needs.hang_seconds = static_cast<double>(hang.value);
+  needs.from_scratch = !request.automatic();
+  needs.replicas = static_cast<int>(recipe.checkpoint.replicas);
+  needs.notice_seconds = run::find_notice(recipe.checkpoint.notice, run::this_place()).seconds;
+  return needs;
 }
 
 // The ranks have said how it went; a program that asks finds it here too.
@@ -173,14 +174,14 @@ void check_profile(const TrainOptions::Steps& steps, int64_t run_steps) {
 TrainResult start_or_join(const Request& request, const StopSignal& signal) {
   const auto say = [&](const std::string& lines) { request.observer.launcher(lines); };
   std::optional<TrainResult> rehearsed;
-  launch::RankWishes wishes = wishes_of(request);
+  launch::RankNeeds needs = needs_of(request);
   if (request.options.dry_run) {
-    wishes.instead = [&](const comm::Seat& seat) {
+    needs.instead = [&](const comm::Seat& seat) {
       rehearsed = rehearse(request, seat);
       return rehearsed->exit_code;
     };
   }
-  launch::Start start = launch::start(request.options.launch, request.folder + "/logs", say, wishes);
+  launch::Start start = launch::start(request.options.launch, request.folder + "/logs", say, needs);
   if (rehearsed) return *rehearsed;
   if (start.exit_code) return launched(request, *start.exit_code);
   start.options.say = [&](const std::string& text) { say("lockstep: " + text + "\n"); };

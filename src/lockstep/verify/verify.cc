@@ -29,27 +29,27 @@ std::string size_text(double value) {
 
 class Verifier {
  public:
-  Verifier(const Wishes& wishes, const Train& train) : wishes_(wishes), train_(train) {}
+  Verifier(const Options& options, const Train& train) : options_(options), train_(train) {}
 
   Report run() {
     int64_t most = 1, pieces = 1;
-    for (const Layout& layout : wishes_.layouts) {
+    for (const Layout& layout : options_.layouts) {
       most = std::max(most, layout.ranks());
       pieces = std::max(pieces, int64_t{1} * layout.pipeline * layout.chunks);
     }
-    report_.small = small_recipe(wishes_.resolved, wishes_.steps, most, pieces);
+    report_.small = small_recipe(options_.resolved, options_.steps, most, pieces);
     blocks_ = blocks_of(report_.small.recipe);
-    recipe_file_ = wishes_.folder + "/recipe.toml";
+    recipe_file_ = options_.folder + "/recipe.toml";
     base::write_file_durable(recipe_file_, recipe::write_toml(report_.small.recipe));
-    if (!wishes_.against.empty()) check_golden();
+    if (!options_.against.empty()) check_golden();
     report_.rows.push_back(finished([&] { return reference_row(); }).value_or(Row()));
     report_.holds = report_.rows[0].holds;
     report_.stopped = stopped_;
     if (!report_.rows[0].difference) return std::move(report_);  // nothing to compare with
-    if (!wishes_.against.empty()) compare_with_golden();
+    if (!options_.against.empty()) compare_with_golden();
     for (std::optional<Row>& row : layout_rows()) {
       if (!row) continue;
-      report_.holds = report_.holds && (row->holds || (row->refused && !wishes_.named));
+      report_.holds = report_.holds && (row->holds || (row->refused && !options_.named));
       report_.rows.push_back(std::move(*row));
     }
     // Other data is no documents without packing, but one stream.
@@ -81,22 +81,22 @@ class Verifier {
   // Some at once: they have nothing to do with each other. One that broke has another try with the machine to
   // itself, since memory or time may not have sufficed for all; that it broke is told.
   std::vector<std::optional<Row>> layout_rows() {
-    std::vector<std::optional<Row>> rows(wishes_.layouts.size());
+    std::vector<std::optional<Row>> rows(options_.layouts.size());
     std::atomic<size_t> next{0};
     const auto work = [&] {
       for (size_t k = next++; k < rows.size() && !stopped_; k = next++) {
-        if (wishes_.layouts[k] != Layout())
-          rows[k] = finished([&] { return layout_row(wishes_.layouts[k]); });
+        if (options_.layouts[k] != Layout())
+          rows[k] = finished([&] { return layout_row(options_.layouts[k]); });
       }
     };
     std::vector<std::future<void>> others;
-    for (int64_t k = 1; k < wishes_.jobs; ++k) others.push_back(std::async(std::launch::async, work));
+    for (int64_t k = 1; k < options_.jobs; ++k) others.push_back(std::async(std::launch::async, work));
     work();
     for (std::future<void>& other : others) other.get();
-    for (size_t k = 0; k < rows.size() && wishes_.jobs > 1; ++k) {
+    for (size_t k = 0; k < rows.size() && options_.jobs > 1; ++k) {
       if (!rows[k] || !rows[k]->broke || stopped_) continue;
       const std::string before = rows[k]->note;
-      rows[k] = finished([&] { return layout_row(wishes_.layouts[k]); });
+      rows[k] = finished([&] { return layout_row(options_.layouts[k]); });
       if (!rows[k]) break;
       std::string& note = rows[k]->note;
       note += (note.empty() ? "while other runs were active: " : "; while other runs were active: ") + before;
@@ -110,7 +110,7 @@ class Verifier {
     Job job{.recipe = recipe_file_,
             .overrides = row.layout.overrides(),
             .ranks = row.layout.ranks(),
-            .folder = wishes_.folder + "/" + name,
+            .folder = options_.folder + "/" + name,
             .resume = resume,
             .title = title};
     job.overrides.insert(job.overrides.end(), more.begin(), more.end());
@@ -124,7 +124,7 @@ class Verifier {
   }
 
   std::string middle_of(const Run& run) const {
-    return checkpoint::step_folder(run.folder, wishes_.steps / 2);
+    return checkpoint::step_folder(run.folder, options_.steps / 2);
   }
 
   Row reference_row() {
@@ -212,7 +212,7 @@ class Verifier {
     if (!again) return false;
     row.repeats = compare(run, *again, blocks_, report_.small.recipe, {}).same_bits;
     fs::remove_all(again->folder);
-    if (wishes_.steps >= 2) {
+    if (options_.steps >= 2) {
       const std::optional<Run> late =
           trained(row, name + ",resumed", name + ", from the middle", middle_of(source));
       if (!late) return false;
@@ -227,7 +227,7 @@ class Verifier {
 
   bool ends_alike(const Run& run, const Run& late) const {
     const size_t behind = run.steps.size() - late.steps.size();
-    if (late.steps.size() > run.steps.size() || behind != static_cast<size_t>(wishes_.steps / 2))
+    if (late.steps.size() > run.steps.size() || behind != static_cast<size_t>(options_.steps / 2))
       return false;
     for (size_t k = 0; k < late.steps.size(); ++k) {
       const Step &a = run.steps[behind + k], &b = late.steps[k];
@@ -259,25 +259,25 @@ class Verifier {
 
   // Before anything is trained: whether the golden run is of this recipe.
   void check_golden() const {
-    const recipe::Recipe golden = recipe::read_recipe({.file = wishes_.against + "/recipe.toml"}).recipe;
+    const recipe::Recipe golden = recipe::read_recipe({.file = options_.against + "/recipe.toml"}).recipe;
     const recipe::Recipe ours = recipe::read_recipe({.file = recipe_file_}).recipe;
     if (const std::vector<std::string> keys = recipe::differing_keys(golden, ours); !keys.empty()) {
       throw base::ConfigError(621,
                               fmt::format("the golden run in {} has another recipe: it differs in {}; verify "
                                           "the recipe it was made from, or make a new one with --keep",
-                                          wishes_.against, base::join(keys, ", ")));
+                                          options_.against, base::join(keys, ", ")));
     }
   }
 
   void compare_with_golden() {
-    const Run run = read_run(wishes_.against + "/" + kReference);
+    const Run run = read_run(options_.against + "/" + kReference);
     report_.golden = compare(run, reference_, blocks_, report_.small.recipe, {});
     const bool holds = report_.golden->same_bits;
     report_.golden_note = holds ? "" : explain(*report_.golden);
     report_.holds = report_.holds && holds;
   }
 
-  const Wishes& wishes_;
+  const Options& options_;
   const Train& train_;
   Report report_;
   std::vector<BlockNames> blocks_;
@@ -288,7 +288,7 @@ class Verifier {
 
 }  // namespace
 
-Report verify(const Wishes& wishes, const Train& train) { return Verifier(wishes, train).run(); }
+Report verify(const Options& options, const Train& train) { return Verifier(options, train).run(); }
 
 void check_keeps(const std::string& golden) {
   if (!fs::exists(golden)) return;

@@ -5,7 +5,7 @@
 // tolerance where a layout cuts a sum), when the second run has the bits of the first, and when the one that
 // was resumed ends with the bits of the one that was not.
 //
-//     const verify::Report report = verify::verify(wishes, [](const verify::Job& job) { ... train ... });
+//     const verify::Report report = verify::verify(options, [](const verify::Job& job) { ... train ... });
 #pragma once
 
 #include <functional>
@@ -35,9 +35,9 @@ struct Ended {
   enum class How { done, refused, failed, stopped } how = How::done;
   std::string why;
 };
-using Train = std::function<Ended(const Job& job)>;  // by as many threads at once as Wishes says
+using Train = std::function<Ended(const Job& job)>;  // by as many threads at once as Options says
 
-struct Wishes {
+struct Options {
   recipe::Resolved resolved;
   std::vector<Layout> layouts;
   bool named = false;  // by the user: a layout that is refused is a failure
@@ -70,7 +70,7 @@ struct Report {
   bool holds = false;
 };
 
-Report verify(const Wishes& wishes, const Train& train);
+Report verify(const Options& options, const Train& train);
 
 // Stores the one-rank run of `folder`, and its recipe, as a golden run. ConfigError 621: something is there.
 void check_keeps(const std::string& golden);

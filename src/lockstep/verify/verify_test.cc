@@ -93,7 +93,7 @@ TEST(Verify, DataRanksThatNeedNotBeExactAreHeldToATolerance) {
   }
 }
 
-// Two layouts wait for each other, so that they must be tried at once; rows stand in the order of the wish.
+// Two layouts wait for each other, so that they must be tried at once; rows stand in the requested order.
 TEST(Verify, TriesSomeLayoutsAtOnce) {
   const base::TemporaryFolder folder;
   Forger forger;

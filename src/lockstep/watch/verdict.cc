@@ -140,7 +140,9 @@ class Judge {
     if (f.phase == Phase::train && !f.reached.empty()) return "its device has reached " + f.reached;
     if (f.phase != Phase::train)
       return fmt::format("it has been at {} for {:.0f} s", watch::name_of(f.phase), f.phase_seconds);
-    return f.last.empty() ? "it has started no instruction" : "its last instruction: " + f.last;
+    // Of a rank that should be computing: a lane of its own, or a writer that has nothing to do with it.
+    const std::string blocked = f.writer_seconds > 0 ? writer_of(f) + "; " : "";
+    return blocked + (f.last.empty() ? "it has started no instruction" : "its last instruction: " + f.last);
   }
 
   std::optional<Verdict> dead() const {

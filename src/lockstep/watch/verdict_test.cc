@@ -6,7 +6,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-
 namespace lockstep::watch {
 namespace {
 
@@ -170,7 +169,10 @@ std::vector<Case> cases() {
        {},
        "frozen",
        {3},
-       "its last instruction: load s3"},
+       "ranks 0 1 2 have been waiting there for 31 s; a thread of it has "
+       "been blocked in the kernel (state D) for 31 s: a disk or file server does not respond; its last "
+       "instruction: "
+       "load s3"},
       {"stopped",
        changed(one_missing(31), [](auto& f) { f[3].stopped = true; }),
        {},

@@ -191,9 +191,9 @@ void print_lines(const DrillArguments& arguments, const std::vector<Line>& lines
 struct Scratch {
   std::string path;
   bool keep = false;
-  explicit Scratch(const std::string& wish) {
-    if (!wish.empty()) {
-      path = wish, keep = true;
+  explicit Scratch(const std::string& folder) {
+    if (!folder.empty()) {
+      path = folder, keep = true;
       base::make_folders(path);
       return;
     }

@@ -276,6 +276,7 @@ DrillResult terminate_at_the_start(Drill& drill, const Fault& fault) {
     if (std::string why = tell_to_stop(run, SIGTERM); !why.empty()) return why;
     run.start_again();
     wait_up_to(drill, 700);
+    if (!run.until([&] { return run.hears_signals(); })) return std::string("it ended before it began");
     return tell_to_stop(run, SIGTERM);
   });
 }

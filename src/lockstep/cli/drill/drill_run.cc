@@ -189,6 +189,16 @@ bool DrillRun::saving() const {
   }
 }
 
+bool DrillRun::hears_signals() const {
+  uint64_t heard = 0;
+  for (const std::string& line :
+       base::split_lines(base::try_read_file(fmt::format("/proc/{}/status", pid_)).text)) {
+    if (line.starts_with("SigCgt:") || line.starts_with("SigBlk:"))
+      heard |= std::strtoull(line.c_str() + 7, nullptr, 16);
+  }
+  return (heard >> (SIGTERM - 1) & 1) != 0;
+}
+
 std::vector<pid_t> DrillRun::rank_processes() const {
   // Below the launcher stands its guard, and below that the ranks.
   std::vector<pid_t> found;

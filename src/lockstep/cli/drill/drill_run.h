@@ -29,6 +29,9 @@ class DrillRun {
   DrillRun& operator=(const DrillRun&) = delete;
 
   const std::string& folder() const { return options_.folder; }
+  // Whether a stop signal reaches the program rather than ending it, as it does any process that has not
+  // begun.
+  bool hears_signals() const;
   pid_t pid() const { return pid_; }  // of the launcher, or of the only rank
   void start_again();                 // the same command once more, as its user or scheduler would
   int start_beside();                 // the same command while it runs: how that one ended

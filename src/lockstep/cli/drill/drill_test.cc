@@ -110,7 +110,7 @@ TEST(Drill, Words) {
 }
 
 // The soak test: 200 kills in one run of four ranks, 50 more in the middle of saves and recoveries, and a
-// hundred wishes to stop.
+// hundred stop signals.
 TEST(Drill, HundredsOfFaults) {
   if (std::getenv("LOCKSTEP_LONG") == nullptr) GTEST_SKIP() << "only with ./dev test --long";
   const nlohmann::json report = expect_good(

@@ -316,7 +316,7 @@ TEST(Launch, FourNodesMeet) {
   }
 }
 
-TEST(Launch, TheStoreSpeaksTlsWhereAllNodesWish) {
+TEST(Launch, TheStoreSpeaksTlsWhereAllNodesAskForIt) {
   Nodes nodes;
   const std::string train =
       "$L train model.layers=1 model.hidden=16 model.heads=2 data.seq_len=8 batch.global=4 batch.slices=2 "

@@ -77,7 +77,8 @@ nlohmann::ordered_json to_json(const BenchStep& r, const std::string& name) {
                               {"first_step_s", r.first_step_s},
                               {"product_tflops", r.product_tflops},
                               {"copy_gb_s", r.copy_gb_s},
-                              {"limit_ms", r.limit_ms}};
+                              {"limit_ms", r.limit_ms},
+                              {"graph", r.graph}};
   if (r.fp8_tflops > 0) json["fp8_tflops"] = r.fp8_tflops;
   if (r.mfu) json["mfu"] = *r.mfu;
   if (r.limit_ms > 0) json["share_of_limit"] = r.limit_ms / r.median_ms;

@@ -182,7 +182,7 @@ int verify_command(Arguments& arguments) {
   }
   const bool named = !wanted.layouts.empty();
   const base::TemporaryFolder folder;
-  const verify::Wishes wishes{
+  const verify::Options options{
       .resolved = recipe::read_recipe(wanted.source),
       .layouts = named ? plan::parse_layouts(wanted.layouts) : plan::usual_layouts(wanted.ranks),
       .named = named,
@@ -196,7 +196,7 @@ int verify_command(Arguments& arguments) {
   const verify::Train train = verify::train_by(
       {.program = std::filesystem::read_symlink("/proc/self/exe").string(), .stop = &signal.value()});
   std::mutex mutex;  // of the line
-  const Report report = verify::verify(wishes, [&](const verify::Job& job) {
+  const Report report = verify::verify(options, [&](const verify::Job& job) {
     {
       const std::lock_guard lock(mutex);
       line.update("training " + job.title);
@@ -205,7 +205,7 @@ int verify_command(Arguments& arguments) {
   });
   line.update(report.stopped ? "stopped" : "done");
   line.finish();
-  if (!wanted.keep.empty() && report.rows[0].holds) verify::keep_golden(wishes.folder, wanted.keep);
+  if (!wanted.keep.empty() && report.rows[0].holds) verify::keep_golden(options.folder, wanted.keep);
   if (wanted.json) {
     print_json(report);
   } else {
@@ -213,7 +213,7 @@ int verify_command(Arguments& arguments) {
   }
   if (report.stopped) {
     throw base::RunError(
-        624, fmt::format("stopped after {} of {} layouts", report.rows.size() - 1, wishes.layouts.size()));
+        624, fmt::format("stopped after {} of {} layouts", report.rows.size() - 1, options.layouts.size()));
   }
   return report.holds ? 0 : 1;
 }

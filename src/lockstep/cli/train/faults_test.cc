@@ -59,7 +59,7 @@ TEST(Faults, AFrozenRankIsNamedAndTheRunGoesOn) {
   EXPECT_GT(training.starts()[1], 0) << "it began again from nothing";
 }
 
-// Where the wish for a short timeout is the user's, the collective's own sentence comes first.
+// Where the choice of a short timeout is the user's, the collective's own sentence comes first.
 TEST(Faults, ATimeoutThatWasAskedForCounts) {
   const base::TemporaryFolder folder;
   Training training(folder.path(), "timeout",

@@ -87,7 +87,7 @@ void Progress::stepped(const run::StepReport& r) {
 void Progress::evaluated(int64_t, double loss) { eval_ = loss; }
 
 void Progress::event(const std::string& name, const std::string& why, int64_t step) {
-  if (name == "nonfinite" || name == "checkpoint_failed" || name == "no_profile") warn(why);
+  if (name == "nonfinite" || name == "checkpoint_failed" || name == "no_profile" || name == "no_graph") warn(why);
   if (name == "data_slow") warn(why);
   if (name == "data_fast" || name == "upload_awaited") say(why);
   if (name == "upload_failed") warn(fmt::format("step {}: {}", step, why));

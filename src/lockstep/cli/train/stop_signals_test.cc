@@ -153,5 +153,15 @@ TEST(Notices, AStepThatDoesNotFitIsDropped) {
   EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 6));
 }
 
+// As early as it gets: the recipe is still being read (from a pipe that says nothing yet).
+TEST(StopSignal, BeforeTheRecipeIsRead) {
+  const base::TemporaryFolder folder;
+  expect_rows(folder.path(),
+              {{"mkfifo recipe; (exec sleep 20 > recipe) & writer=$!; $L train recipe & run=$!; sleep 0.5; "
+                "until grep -qs 'SigCgt:.*[4567cdef]...$' /proc/$run/status; do sleep 0.05; done; "
+                "kill -TERM $run; wait $run; code=$?; kill $writer; exit $code",
+                75, "stopped before there was anything to save"}});
+}
+
 }  // namespace
 }  // namespace lockstep::cli

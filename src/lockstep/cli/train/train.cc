@@ -11,6 +11,8 @@
 #include "lockstep/cli/train/train_profile.h"
 #include "lockstep/cli/train/train_screen.h"
 #include "lockstep/launch/process/rank_memory.h"
+#include "lockstep/training/request.h"
+#include "lockstep/training/stop_signal.h"
 
 namespace lockstep::cli {
 
@@ -28,6 +30,7 @@ bool speaks_for_run() {
 }  // namespace
 
 int train_command(Arguments& arguments) {
+  const training::StopSignal signal(training::only_saves());  // before anything that takes time: 75, not 143
   base::Laps laps("load the program and its libraries");
   recipe::RecipeSource source;
   TrainOptions options;

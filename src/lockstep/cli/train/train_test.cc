@@ -55,7 +55,7 @@ TEST(Train, RefusesBadInput) {
       {kTinyRun + "model.vocab=64", 2, "model.vocab = 64 is smaller"},
       {kTinyRun + "run.device=tpu", 2, "run.device"},
       {"CUDA_VISIBLE_DEVICES= " + kTinyRun + "run.device=cuda", 2, "run.device=cpu"},
-      {kTinyRun + "log.folder=occupied", 1, "occupied"},
+      {kTinyRun + "log.folder=occupied", 2, "cannot be created: \"occupied\" is no folder"},
       {kTinyRun + "--run occupied", 2, "exists and is no folder"},
       {kTinyRun + "--run occupied --nproc 2", 2, "[LS0132]"},
       {kTinyRun + "memory.limit_gib=0.00001", 1, "try a smaller model"},

@@ -258,7 +258,7 @@ NcclComm connect(const GroupOptions& options, int rank, const NcclUniqueId& id) 
 
 }  // namespace
 
-// NCCL refuses two ranks on one GPU of one host. Where that is the wish (one GPU, several ranks: good for
+// NCCL refuses two ranks on one GPU of one host. Where that is wanted (one GPU, several ranks: good for
 // trying a layout, not for speed), each rank gets a host name of its own, and the ways that reach only inside
 // a host are closed. Must come before anything else is asked of NCCL, which reads its environment once.
 void let_ranks_share_gpus(const GroupOptions& options, int rank, Store& store) {

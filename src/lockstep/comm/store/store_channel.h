@@ -1,4 +1,4 @@
-// One connection of a store, either side: messages over a socket, in TLS if wished. Never blocks.
+// One connection of a store, either side: messages over a socket, in TLS if requested. Never blocks.
 #pragma once
 
 #include <memory>

@@ -32,7 +32,7 @@ constexpr int kMostAtOnce = 64;  // connections taken up before the others are h
 
 // Of this process's descriptors a quarter: so many ranks may be in the middle of their handshake, and the
 // rest stays for those that are through, and for the launcher.
-size_t share_of_strangers() {
+size_t limit_of_unauthenticated() {
   return std::max<size_t>(16, static_cast<size_t>(base::descriptor_limit()) / 4);
 }
 
@@ -56,8 +56,8 @@ struct StoreServer::State {
   void welcome(Socket socket);
   void on_event(uint64_t id);
   void hear(uint64_t id);
-  void hear_stranger(uint64_t id, Peer& peer, const Message& message);
-  void hear_friend(uint64_t id, Message message);
+  void hear_unauthenticated(uint64_t id, Peer& peer, const Message& message);
+  void hear_authenticated(uint64_t id, Message message);
   void deliver(std::vector<Reply> replies);
   void push_out(uint64_t id);
   void refuse(uint64_t id, const std::string& why);
@@ -73,9 +73,9 @@ struct StoreServer::State {
   StoreDesk desk;
   std::unique_ptr<TlsContext> tls;
   std::unordered_map<uint64_t, Peer> peers;
-  std::set<std::pair<TimePoint, uint64_t>> strangers;  // by the time their handshake must be over
+  std::set<std::pair<TimePoint, uint64_t>> unauthenticated;  // by the time their handshake must be over
   uint64_t next_id = kFirstPeer;
-  std::atomic<int> friends{0};
+  std::atomic<int> authenticated{0};
   TimePoint minute = Clock::now();  // since when `reports` are counted
   int64_t reports = 0;
   std::thread thread;
@@ -118,7 +118,8 @@ void StoreServer::State::run() {
 
 int StoreServer::State::milliseconds_to_next(TimePoint now) const {
   std::optional<TimePoint> next = desk.next_deadline();
-  if (!strangers.empty()) next = std::min(next.value_or(TimePoint::max()), strangers.begin()->first);
+  if (!unauthenticated.empty())
+    next = std::min(next.value_or(TimePoint::max()), unauthenticated.begin()->first);
   if (!next) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - now).count();
   return static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
@@ -126,8 +127,8 @@ int StoreServer::State::milliseconds_to_next(TimePoint now) const {
 
 void StoreServer::State::expire(TimePoint now) {
   deliver(desk.expire(now));
-  while (!strangers.empty() && strangers.begin()->first <= now) {
-    refuse(strangers.begin()->second, "it did not finish the handshake in time");
+  while (!unauthenticated.empty() && unauthenticated.begin()->first <= now) {
+    refuse(unauthenticated.begin()->second, "it did not finish the handshake in time");
   }
 }
 
@@ -148,10 +149,10 @@ void StoreServer::State::accept_all() {
   }
 }
 
-// A stranger makes way. Where there is none, the caller is let go, or epoll would tell us of it for ever;
-// that there may be no caller at all is known only with a descriptor to take it up with.
+// An unauthenticated peer makes way. Where there is none, the caller is let go, or epoll would tell us of it
+// for ever; that there may be no caller at all is known only with a descriptor to take it up with.
 void StoreServer::State::accept_without_descriptor() {
-  if (!strangers.empty()) return make_way();
+  if (!unauthenticated.empty()) return make_way();
   int error = 0;
   spare = Socket();
   if (const Socket turned_away = accept_from(listener, error)) {
@@ -161,19 +162,19 @@ void StoreServer::State::accept_without_descriptor() {
   spare = Socket(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
-// Whoever has not proved itself makes way, the oldest first, so that idle strangers cannot lock ranks out. A
+// Whoever has not proved itself makes way, the oldest first, so that idle peers cannot lock ranks out. A
 // rank among them finds its connection closed, and tries again.
 void StoreServer::State::make_way() {
-  const uint64_t oldest = strangers.begin()->second;
+  const uint64_t oldest = unauthenticated.begin()->second;
   report(fmt::format("the store dropped {}: it had not authenticated when another peer needed its slot",
                      name(peers.at(oldest))));
   close(oldest);
 }
 
 bool StoreServer::State::make_room() {
-  while (strangers.size() >= share_of_strangers()) make_way();
+  while (unauthenticated.size() >= limit_of_unauthenticated()) make_way();
   if (static_cast<int>(peers.size()) < options.most_connections) return true;
-  if (strangers.empty()) return false;
+  if (unauthenticated.empty()) return false;
   make_way();
   return true;
 }
@@ -188,7 +189,7 @@ void StoreServer::State::welcome(Socket socket) {
   peers.emplace(
       id, Peer{std::move(channel), address,
                ServerHandshake(options.secret, options.most_message_bytes, options.run, port), deadline});
-  strangers.insert({deadline, id});
+  unauthenticated.insert({deadline, id});
   epoll_event event{EPOLLIN, {.u64 = id}};
   if (::epoll_ctl(epoll.number(), EPOLL_CTL_ADD, number, &event) != 0) return close(id);
   if (!room) refuse(id, fmt::format("all {} connections are in use", options.most_connections));
@@ -226,8 +227,8 @@ void StoreServer::State::refuse(uint64_t id, const std::string& why) {
 
 void StoreServer::State::close(uint64_t id) {
   const auto found = peers.find(id);
-  if (found->second.handshake.done()) --friends;
-  strangers.erase({found->second.handshake_deadline, id});
+  if (found->second.handshake.done()) --authenticated;
+  unauthenticated.erase({found->second.handshake_deadline, id});
   desk.leave(id);
   peers.erase(found);  // closing the socket takes it out of epoll
 }
@@ -249,7 +250,7 @@ void StoreServer::State::hear(uint64_t id) {
     std::optional<Message> message =
         peer.channel.next(known ? options.most_message_bytes : kMostHandshakeBytes);
     if (!message) break;
-    known ? hear_friend(id, std::move(*message)) : hear_stranger(id, peer, *message);
+    known ? hear_authenticated(id, std::move(*message)) : hear_unauthenticated(id, peer, *message);
     if (!peers.contains(id)) return;
   }
   if (!peer.channel.problem().empty()) {
@@ -262,7 +263,7 @@ void StoreServer::State::hear(uint64_t id) {
   push_out(id);
 }
 
-void StoreServer::State::hear_stranger(uint64_t id, Peer& peer, const Message& message) {
+void StoreServer::State::hear_unauthenticated(uint64_t id, Peer& peer, const Message& message) {
   const Message answer = peer.handshake.answer(message);
   if (answer.code == Code::refused) return refuse(id, answer.words[0]);
   peer.channel.send(answer);
@@ -271,13 +272,13 @@ void StoreServer::State::hear_stranger(uint64_t id, Peer& peer, const Message& m
     return close(id);
   }
   if (peer.handshake.done()) {
-    strangers.erase({peer.handshake_deadline, id});
-    ++friends;
+    unauthenticated.erase({peer.handshake_deadline, id});
+    ++authenticated;
   }
   push_out(id);
 }
 
-void StoreServer::State::hear_friend(uint64_t id, Message message) {
+void StoreServer::State::hear_authenticated(uint64_t id, Message message) {
   if (!StoreDesk::well_formed(message)) return refuse(id, "a malformed request");
   deliver(desk.ask(id, std::move(message), Clock::now()));
 }
@@ -319,6 +320,6 @@ StoreServer::~StoreServer() {
 
 int StoreServer::port() const { return state_->port; }
 std::string StoreServer::endpoint() const { return to_text(local_end(state_->listener)); }
-int StoreServer::connections() const { return state_->friends; }
+int StoreServer::connections() const { return state_->authenticated; }
 
 }  // namespace lockstep::comm

@@ -83,7 +83,7 @@ std::vector<Address> addresses_of_interface(const std::string& name, int port) {
 
 void set_option(int socket, int level, int option, int value) {
   ::setsockopt(socket, level, option, &value,
-               sizeof value);  // a wish: what the kernel refuses, we do without
+               sizeof value);  // a request: what the kernel refuses, we do without
 }
 
 // Small messages leave at once; a machine that vanished is noticed within a minute.

@@ -79,6 +79,17 @@ class TestServer {
   std::unique_ptr<StoreServer> server_;  // last: its thread reports to us until it is gone
 };
 
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Set by one connection, read by another: the server works.
+inline void expect_serves(TestServer& server) {
+  const std::unique_ptr<Store> one = server.connect("one"), other = server.connect("other");
+  one->set("alive", "yes");
+  EXPECT_EQ(other->get("alive", 5s), "yes");
+}
+
 // A connection that keeps to no protocol.
 class RawPeer {
  public:

@@ -96,6 +96,8 @@ struct Opener {
         std::optional<CorpusPart> part = reader->next_part();
         if (!part) break;
         parts.push_back(std::move(*part));
+        if (parts.back().bytes.size() > kLongestDocument)
+          break;  // most likely refused: nothing more is read for it
       }
       if (parts.empty()) return;
       std::vector<Read> pieces(parts.size());

@@ -26,12 +26,25 @@ CorpusPart TextParts::part_of(std::string_view bytes, int64_t taken) {
   return part;
 }
 
+// Only when more is asked for: whoever refuses the line does not wait until a file of a terabyte has been
+// searched.
+void TextParts::pass_over_mapped_line() {
+  const std::string_view left = file_.text().substr(static_cast<size_t>(at_));
+  const size_t newline = left.find('\n');
+  taken_ = static_cast<int64_t>(newline == std::string_view::npos ? left.size() : newline + 1);
+  at_ += taken_, ++line_;
+}
+
 std::optional<CorpusPart> TextParts::next_mapped() {
+  if (std::exchange(in_long_line_, false)) pass_over_mapped_line();
   const std::string_view left = file_.text().substr(static_cast<size_t>(at_));
   if (left.empty()) return std::nullopt;
-  const size_t found = left.size() > cut_.part ? cut_.find(left, cut_.part) : std::string_view::npos;
-  const size_t end = std::min(found, left.size());
-  CorpusPart part = part_of(left.substr(0, end), static_cast<int64_t>(end));
+  const size_t most = cut_.pass_over_long_lines ? cut_.part + cut_.longest + 1 : left.size();
+  const std::string_view near = left.substr(0, most);
+  const size_t found = near.size() > cut_.part ? cut_.find(near, cut_.part) : std::string_view::npos;
+  const size_t end = std::min(found, near.size());
+  in_long_line_ = found == std::string_view::npos && near.size() < left.size();
+  CorpusPart part = part_of(near.substr(0, end), static_cast<int64_t>(end) + std::exchange(taken_, 0));
   part.ends = end == left.size();
   return part;
 }

@@ -21,7 +21,7 @@ struct Cut {
   size_t longest = 0;             // bytes without a place to cut that are kept
   // The first place behind `from` where this text may be cut; npos: none yet.
   std::function<size_t(std::string_view text, size_t from)> find;
-  // Packed text without a place to cut in `longest` bytes. Given: the rest up to the next newline is passed
+  // Text without a place to cut in `longest` bytes. Given: the rest up to the next newline is passed
   // over, and the part that holds its beginning is longer than `longest`. Otherwise nothing more is read than
   // that, and whoever gets the part refuses it.
   bool pass_over_long_lines = false;
@@ -40,6 +40,7 @@ class TextParts {
   std::optional<CorpusPart> next_packed();
   bool read_more(std::string& text);
   void pass_over_line();
+  void pass_over_mapped_line();
   CorpusPart part_of(std::string_view bytes, int64_t taken);
 
   std::string path_;
@@ -48,6 +49,7 @@ class TextParts {
   std::unique_ptr<PackedFile> packed_;   // or null
   std::string rest_;                     // unpacked, of the next part
   bool at_end_ = false, begun_ = false;  // nothing more to unpack; a part was given
+  bool in_long_line_ = false;            // the last part ended in a line that is too long
   int64_t size_ = 0, at_ = 0, taken_ = 0, line_ = 1;
 };
 

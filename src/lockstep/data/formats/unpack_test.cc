@@ -124,25 +124,28 @@ TEST(TextParts, ArePartsOfTheSameText) {
 TEST(TextParts, PassOverALineWithoutAnEnd) {
   TestFolder folder;
   const std::string text = "first\n" + std::string(3'000'000, 'x') + "\nlast\n";
-  const std::string file = folder.write("a.gz", gzip(text));
-  TextParts parts(file, {.part = 1000,
-                         .longest = 50000,
-                         .find =
-                             [](std::string_view all, size_t from) {
-                               const size_t newline = all.find('\n', from);
-                               return newline == std::string_view::npos ? newline : newline + 1;
-                             },
-                         .pass_over_long_lines = true});
-  const auto first = parts.next();
-  ASSERT_TRUE(first);
-  EXPECT_TRUE(first->bytes.starts_with("first\nxxx"));
-  EXPECT_LT(first->bytes.size(), 1'000'000u);
-  const auto last = parts.next();
-  ASSERT_TRUE(last);
-  EXPECT_EQ(last->bytes, "last\n");
-  EXPECT_EQ(last->first_line, 3);
-  EXPECT_EQ(last->offset, 6 + 3'000'001);
-  EXPECT_FALSE(parts.next());
+  for (const std::string& file : {folder.write("a.gz", gzip(text)), folder.write("a.txt", text)}) {
+    SCOPED_TRACE(file);
+    TextParts parts(file, {.part = 1000,
+                           .longest = 50000,
+                           .find =
+                               [](std::string_view all, size_t from) {
+                                 const size_t newline = all.find('\n', from);
+                                 return newline == std::string_view::npos ? newline : newline + 1;
+                               },
+                           .pass_over_long_lines = true});
+    const auto first = parts.next();
+    ASSERT_TRUE(first);
+    EXPECT_TRUE(first->bytes.starts_with("first\nxxx"));
+    EXPECT_LT(first->bytes.size(), 1'000'000u);
+    const auto last = parts.next();
+    ASSERT_TRUE(last);
+    EXPECT_EQ(last->bytes, "last\n");
+    EXPECT_EQ(last->first_line, 3);
+    EXPECT_EQ(last->offset, 6 + 3'000'001);
+    EXPECT_EQ(first->taken + last->taken, parts.size());
+    EXPECT_FALSE(parts.next());
+  }
 }
 
 }  // namespace

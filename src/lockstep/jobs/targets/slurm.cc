@@ -123,8 +123,21 @@ std::string header(const Job& job) {
   return text;
 }
 
-// What srun starts on every node of a component; `group` is its number in a heterogeneous job.
-std::string component_line(const Job& job, int group) {
+bool several_in_containers(const Place& place) {
+  return !place.image.empty() && (place.nodes > 1 || !place.components.empty());
+}
+
+// In a container nobody can ask Slurm for the address of the job's first node, which is the one that this
+// script runs on.
+constexpr const char* kFirstNode =
+    R"(first=$(scontrol --oneliner show node "$SLURMD_NODENAME" | grep -o ' NodeAddr=[^ ]*')
+first=${first#*=}
+[[ $first != *:* ]] || first="[$first]"
+)";
+
+// What srun starts on every node of a component; `group` is its number in a heterogeneous job, `flags` are
+// the launcher's.
+std::string component_line(const Job& job, int group, const std::string& flags) {
   const Place& place = job.place;
   std::vector<std::string> words = {"--ntasks-per-node=1", "--kill-on-bad-exit=0"};
   if (group >= 0) words.push_back(fmt::format("--het-group={}", group));
@@ -137,7 +150,8 @@ std::string component_line(const Job& job, int group) {
     words.insert(words.end(),
                  {"apptainer", "exec", "--nv", "--bind", binds, "--pwd", place.folder, place.image});
   }
-  std::string line = shell_line(words) + " " + train_line(job, shell_word(job.state_folder + "/recipe.toml"));
+  std::string line =
+      shell_line(words) + " " + train_line(job, shell_word(job.state_folder + "/recipe.toml"), flags);
   if (!job.sweep.key.empty())
     line += fmt::format(" \"{}=${{values[SLURM_ARRAY_TASK_ID]}}\" \"run.name={}-$SLURM_ARRAY_TASK_ID\"",
                         job.sweep.key, job.name);
@@ -147,12 +161,15 @@ std::string component_line(const Job& job, int group) {
 // One srun, so one step, whose tasks are numbered through all components.
 std::string start_line(const Job& job) {
   const std::vector<Place> components = components_of(job.place);
-  if (components.size() == 1) return "srun " + component_line(job, -1);
+  const std::string flags = several_in_containers(job.place)
+                                ? R"(${first:+--rdzv-endpoint "$first:auto" --rdzv-id "$SLURM_JOB_ID"})"
+                                : "";
+  if (components.size() == 1) return "srun " + component_line(job, -1, flags);
   std::string line = "srun ";
   for (size_t k = 0; k < components.size(); ++k) {
     Job of_component = job;
     of_component.place = components[k];
-    line += (k > 0 ? " : " : "") + component_line(of_component, static_cast<int>(k));
+    line += (k > 0 ? " : " : "") + component_line(of_component, static_cast<int>(k), flags);
   }
   return line;
 }
@@ -161,6 +178,7 @@ std::string script(const Job& job) {
   std::string text =
       fmt::format("#!/bin/bash\n# lockstep submit: {}\n{}\n", job.id, header(job)) + environment_lines(job);
   if (!job.sweep.key.empty()) text += fmt::format("values=({})\n", shell_line(job.sweep.values));
+  if (several_in_containers(job.place)) text += kFirstNode;
   const std::string task = job.sweep.key.empty() ? "" : "-$SLURM_ARRAY_TASK_ID";
   text += fmt::format(R"(
 # Slurm's warning comes to this script alone: it tells the ranks, which save and end with 75.

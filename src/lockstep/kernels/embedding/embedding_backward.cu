@@ -63,7 +63,7 @@ template <int N>
 __device__ void add_to_table(const EmbeddingBackward& op, uint32_t token, int64_t column, Vec<float, N> sum) {
   float* gradient = op.dtable + token * op.width + column;
 #pragma unroll
-  for (int j = 0; j < N; ++j) sum[j] *= op.scale;
+  for (int j = 0; j < N; ++j) sum[j] = __fmul_rn(sum[j], op.scale);  // rounded before it is added
   if (op.accumulate) {
     const Vec<float, N> before = load<N>(gradient);
 #pragma unroll

@@ -33,7 +33,8 @@ enum class Fp8Scaling : uint8_t {
   square,  // 128 x 128 elements, the same in both copies: [rows / 128, columns / 128 rounded up to 4]
 };
 constexpr int64_t kFp8Block = 128;
-constexpr int64_t kFp8Multiple = 16;  // of which all sizes must be
+constexpr int64_t kFp8Multiple = 16;        // of which all sizes must be
+constexpr int64_t kFp8ScaleAlignment = 16;  // bytes at which the scales of a product's operand begin
 
 inline int64_t fp8_blocks(int64_t count) { return (count + kFp8Block - 1) / kFp8Block; }
 
@@ -114,5 +115,6 @@ struct Fp8Gemm {
   // it goes to fp32 every so often. The CPU always sums in fp32.
   bool fast_sum = false;
 };
+void require_valid(const Fp8Gemm& op);  // Bug when sizes, bias or the place of scales cannot be
 
 }  // namespace lockstep::kernels

@@ -41,8 +41,7 @@ MatmulKey key_of(const Fp8Gemm& op, const Launch& launch) {
 
 void fp8_gemm(const Fp8Gemm& op, const Launch& launch) {
   const Launcher run("fp8_gemm", launch);
-  LS_ASSERT(op.n % kFp8Multiple == 0 && op.k % kFp8Multiple == 0 && op.k > 0);
-  LS_ASSERT(!op.bias || (op.beta == 0 && op.out_type == device::DType::bf16));
+  require_valid(op);
   if (op.m == 0 || op.n == 0) return;
   const MatmulKey key = key_of(op, launch);
   const Gemm product{.m = op.m,

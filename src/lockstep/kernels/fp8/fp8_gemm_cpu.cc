@@ -56,6 +56,7 @@ int64_t fp8_gemm_workspace(const Fp8Gemm& op) {
 }
 
 void fp8_gemm(const Fp8Gemm& op, const Launch& launch) {
+  require_valid(op);
   if (op.m == 0 || op.n == 0) return;
   require_workspace(launch, fp8_gemm_workspace(op), "fp8_gemm");
   char* at = static_cast<char*>(launch.workspace);

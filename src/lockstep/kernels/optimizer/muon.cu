@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lockstep/kernels/dispatch.cuh"
+#include "lockstep/kernels/elementwise/map.cuh"
 #include "lockstep/kernels/launcher.cuh"
 #include "lockstep/kernels/reduce/reduce.cuh"
 #include "lockstep/kernels/table.cuh"
@@ -56,10 +57,10 @@ __global__ void scale_kernel(Normalize op, int64_t runs) {
   if (i < op.count) op.x[i] *= by;
 }
 
-__global__ void blend_kernel(Blend op) {
-  const int64_t i = element();
-  if (i < op.count) op.out[i] = op.by_x * op.x[i] + op.by_y * op.y[i];
-}
+struct Blended {
+  float by_x, by_y;
+  __device__ float operator()(float x, float y) const { return by_x * x + by_y * y; }
+};
 
 __global__ void apply_kernel(MuonApply op) {
   const int64_t i = element();
@@ -88,7 +89,11 @@ void normalize(const Normalize& op, const Launch& launch) {
 
 void blend(const Blend& op, const Launch& launch) {
   const Launcher run("blend", launch);
-  run(over(op.count), blend_kernel, op);
+  by_type(op.type, [&](auto element) {
+    using T = decltype(element);
+    map(run, op.count, Blended{op.by_x, op.by_y}, static_cast<T*>(op.out), static_cast<const T*>(op.x),
+        static_cast<const T*>(op.y));
+  });
 }
 
 void muon_apply(const MuonApply& op, const Launch& launch) {

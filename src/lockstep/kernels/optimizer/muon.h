@@ -31,13 +31,14 @@ struct Normalize {
   float least = 1e-7f;
 };
 
-// out = by_x x + by_y y; out may be either of them.
+// out = by_x x + by_y y, computed in fp32 and rounded once; out may be either of them.
 struct Blend {
+  device::DType type = device::DType::f32;  // or bf16
   int64_t count = 0;
-  const float* x = nullptr;
-  const float* y = nullptr;
+  const void* x = nullptr;
+  const void* y = nullptr;
   float by_x = 1, by_y = 1;
-  float* out = nullptr;
+  void* out = nullptr;
 };
 
 // p -= lr rate (scale direction + decay p); nothing at all when state->apply is 0.

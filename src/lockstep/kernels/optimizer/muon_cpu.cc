@@ -71,7 +71,17 @@ void normalize(const Normalize& op, const Launch&) {
 
 void blend(const Blend& op, const Launch&) {
   for_runs(op.count, [&](int64_t at, int64_t count) {
-    for (int64_t i = at; i < at + count; ++i) op.out[i] = op.by_x * op.x[i] + op.by_y * op.y[i];
+    if (op.type == device::DType::f32) {
+      const float *x = static_cast<const float*>(op.x), *y = static_cast<const float*>(op.y);
+      auto* out = static_cast<float*>(op.out);
+      for (int64_t i = at; i < at + count; ++i) out[i] = op.by_x * x[i] + op.by_y * y[i];
+      return;
+    }
+    float x[4096], y[4096];
+    widen_run(static_cast<const Bf16*>(op.x) + at, count, x);
+    widen_run(static_cast<const Bf16*>(op.y) + at, count, y);
+    for (int64_t i = 0; i < count; ++i) x[i] = op.by_x * x[i] + op.by_y * y[i];
+    narrow_run(x, count, static_cast<Bf16*>(op.out) + at);
   });
 }
 

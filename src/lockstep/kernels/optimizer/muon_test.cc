@@ -60,19 +60,31 @@ TEST_P(MuonTest, NormalizeGivesNormOne) {
   }
 }
 
+Values blended_of(const Values& x, const Values& y) {
+  Values out(x.size());
+  for (size_t i = 0; i < x.size(); ++i) out[i] = -4.75 * x[i] + 2 * y[i];
+  return out;
+}
+
 TEST_P(MuonTest, BlendsAndApplies) {
   for (const int64_t count : kCounts) {
     const Values x = rounded(random_values(count, 4), DType::f32),
                  y = rounded(random_values(count, 5), DType::f32);
-    Values blended(x.size()), moved(x.size());
+    const Values blended = blended_of(x, y);
+    Values moved(x.size());
     for (size_t i = 0; i < x.size(); ++i) {
-      blended[i] = -4.75 * x[i] + 2 * y[i];
       moved[i] = x[i] - 0.25 * 0.5 * (3 * y[i] + 0.5 * x[i]);
     }
     const Memory x_m = upload(x, DType::f32), y_m = upload(y, DType::f32), out = garbage(count, DType::f32);
-    const Blend blend{count, x_m.as<float>(), y_m.as<float>(), -4.75f, 2, out.as<float>()};
+    const Blend blend{DType::f32, count, x_m.data(), y_m.data(), -4.75f, 2, out.data()};
     run({&out}, [&] { kernels().blend(blend, launch()); });
     expect_close(download(out), blended, tolerance(DType::f32));
+    const Memory x16 = upload(x, DType::bf16), y16 = upload(y, DType::bf16),
+                 out16 = garbage(count, DType::bf16);
+    run({&out16}, [&] {
+      kernels().blend({DType::bf16, count, x16.data(), y16.data(), -4.75f, 2, out16.data()}, launch());
+    });
+    expect_close(download(out16), blended_of(download(x16), download(y16)), tolerance(DType::bf16));
     for (const uint32_t apply : {0u, 1u}) {
       StepState state;
       state.apply = apply;

@@ -1,24 +1,17 @@
 #include "lockstep/launch/process/binding.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 
+#include "lockstep/device/thread_pool.h"
 #include "lockstep/device/topology/affinity.h"
 #include "lockstep/device/topology/topology_read.h"
 
 namespace lockstep::launch {
 
-int usable_processors() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(std::thread::hardware_concurrency());
-}
-
 int processors_per_rank(int local_world, bool one_task_a_rank) {
-  const int usable = usable_processors();
+  const int usable = device::usable_processors();
   const bool bound = one_task_a_rank && usable < static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   return std::max(1, bound ? usable : usable / std::max(1, local_world));
 }

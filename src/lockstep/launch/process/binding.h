@@ -6,10 +6,8 @@
 
 namespace lockstep::launch {
 
-int usable_processors();  // that this process may run on
-
-// How many of them each of `local_world` ranks gets. A scheduler that has bound this task already has shared
-// them out.
+// How many of the processors that this process may use each of `local_world` ranks gets. A scheduler that has
+// bound this task has distributed them already.
 int processors_per_rank(int local_world, bool one_task_a_rank);
 
 // The processors of a rank; empty: all, as it is without --numa-binding.

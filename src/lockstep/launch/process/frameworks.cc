@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/launch/process/process.h"
@@ -43,14 +44,45 @@ void add_deepspeed(Variables& environment, const RankFacts& facts) {
   set_variable(environment, "CROSS_SIZE", std::to_string(facts.seat.nodes));
 }
 
+// Horovod's cross ranks: those with the same local rank, numbered over the nodes that have one.
+int cross_rank(const State& state, const comm::Seat& seat) {
+  return static_cast<int>(std::ranges::count_if(state.nodes, [&](const NodePlace& place) {
+    return place.node < seat.node && place.card.ranks > seat.local_rank;
+  }));
+}
+int cross_size(const State& state, const comm::Seat& seat) {
+  return static_cast<int>(std::ranges::count_if(
+      state.nodes, [&](const NodePlace& place) { return place.card.ranks > seat.local_rank; }));
+}
+
+// What horovodrun sets, for Gloo; NCCL is taken for GPUs where Horovod was built with it.
+void add_horovod(Variables& environment, const RankFacts& facts) {
+  const State& state = *facts.state;
+  const std::pair<const char*, int> numbers[] = {{"HOROVOD_RANK", facts.seat.rank},
+                                                 {"HOROVOD_SIZE", facts.seat.world},
+                                                 {"HOROVOD_LOCAL_RANK", facts.seat.local_rank},
+                                                 {"HOROVOD_LOCAL_SIZE", facts.seat.local_world},
+                                                 {"HOROVOD_CROSS_RANK", cross_rank(state, facts.seat)},
+                                                 {"HOROVOD_CROSS_SIZE", cross_size(state, facts.seat)},
+                                                 {"HOROVOD_GLOO_RENDEZVOUS_PORT", state.master_port}};
+  for (const auto& [name, number] : numbers) set_variable(environment, name, std::to_string(number));
+  set_variable(environment, "HOROVOD_GLOO_RENDEZVOUS_ADDR", state.master_addr);
+  set_variable(environment, "HOROVOD_HOSTNAME", facts.place->card.address);
+  for (const char* name : {"HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"}) {
+    if (!has_variable(environment, name)) set_variable(environment, name, "gloo");
+  }
+}
+
 }  // namespace
 
 const std::vector<Framework>& frameworks() {
   static const std::vector<Framework> rows = {
-      {"tensorflow", "TF_CONFIG", true, add_tensorflow},
+      {"tensorflow", "TF_CONFIG", true, false, add_tensorflow},
       {"jax", "JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID, JAX_LOCAL_DEVICE_IDS", false,
-       add_jax},
-      {"deepspeed", "LOCAL_SIZE, CROSS_RANK, CROSS_SIZE", false, add_deepspeed},
+       false, add_jax},
+      {"deepspeed", "LOCAL_SIZE, CROSS_RANK, CROSS_SIZE", false, false, add_deepspeed},
+      {"horovod", "HOROVOD_RANK, HOROVOD_SIZE, HOROVOD_LOCAL_RANK, HOROVOD_GLOO_RENDEZVOUS_ADDR and others",
+       false, true, add_horovod},
   };
   return rows;
 }

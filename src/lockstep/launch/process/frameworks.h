@@ -16,6 +16,7 @@ struct Framework {
   const char* variables;  // for people
   // Each rank listens on a port of its own: its node's master_port plus its number on that node.
   bool port_per_rank;
+  bool own_store;  // its ranks meet in a store that the first node's launcher keeps (horovod_store.h)
   void (*add)(std::vector<std::string>& environment, const RankFacts& facts);
 };
 const std::vector<Framework>& frameworks();

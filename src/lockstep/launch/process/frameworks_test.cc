@@ -52,6 +52,17 @@ TEST(Frameworks, TellEachRankWhoItIs) {
        {R"(TF_CONFIG={"cluster":{"worker":["10.0.0.1:21000","10.0.0.1:21001","[fe80::2]:22000"]},)"
         R"("task":{"index":2,"type":"worker"}})"},
        "JAX_"},
+      {"horovod",
+       1,
+       {"HOROVOD_RANK=1", "HOROVOD_SIZE=3", "HOROVOD_LOCAL_RANK=1", "HOROVOD_LOCAL_SIZE=2",
+        "HOROVOD_CROSS_RANK=0", "HOROVOD_CROSS_SIZE=1", "HOROVOD_GLOO_RENDEZVOUS_ADDR=10.0.0.1",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT=21000", "HOROVOD_CONTROLLER=gloo", "HOROVOD_HOSTNAME=10.0.0.1"},
+       "TF_CONFIG"},
+      {"horovod",
+       2,
+       {"HOROVOD_RANK=2", "HOROVOD_LOCAL_RANK=0", "HOROVOD_CROSS_RANK=1", "HOROVOD_CROSS_SIZE=2",
+        "HOROVOD_HOSTNAME=fe80::2"},
+       "JAX_"},
       {"", 2, {"RANK=2", "MASTER_ADDR=10.0.0.1"}, "TF_CONFIG"},
   };
   const State state = two_nodes();

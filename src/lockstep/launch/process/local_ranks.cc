@@ -39,10 +39,10 @@ void name_memory_kill(int64_t kills_before, Failure& failure) {
 
 }  // namespace
 
-LocalRanks::LocalRanks(const AgentJob& job, const Meeting& meeting, const RankLogs& logs, Guard& guard,
+LocalRanks::LocalRanks(const AgentJob& job, const RunStore& run_store, const RankLogs& logs, Guard& guard,
                        DiskWriter& disk)
     : job_(job),
-      meeting_(meeting),
+      run_store_(run_store),
       logs_(logs),
       guard_(guard),
       disk_(disk),
@@ -78,7 +78,7 @@ void LocalRanks::start_one(const State& state, const NodePlace& place, int local
   facts.options = &job_.options, facts.state = &state, facts.place = &place, facts.seat = seat;
   facts.flight_folder = logs_.root();
   facts.error_file = rank.error_file, facts.own_program = job_.own_program,
-  facts.store_endpoint = meeting_.endpoint;
+  facts.store_endpoint = run_store_.endpoint;
   facts.has_memory = memories_ != nullptr, facts.launched_millis = launched_millis_;
   facts.processors = processors_per_rank(seat.local_world, job_.task.has_value());
   Process process;
@@ -89,7 +89,7 @@ void LocalRanks::start_one(const State& state, const NodePlace& place, int local
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   process.in = local_rank == 0 ? STDIN_FILENO : nothing;
   process.out = rank.out->child_end(), process.err = rank.err->child_end();
-  if (job_.own_program) process.keep = comm::secret_descriptor(meeting_.secret);
+  if (job_.own_program) process.keep = comm::secret_descriptor(run_store_.secret);
   if (memories_ != nullptr) process.memory = memories_->descriptor(local_rank);
   rank.started_micros = unix_micros();
   try {

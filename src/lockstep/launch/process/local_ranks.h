@@ -14,8 +14,8 @@
 #include "lockstep/launch/process/output.h"
 #include "lockstep/launch/process/rank_logs.h"
 #include "lockstep/launch/process/rank_memory.h"
-#include "lockstep/launch/rendezvous/meeting.h"
 #include "lockstep/launch/rendezvous/round_state.h"
+#include "lockstep/launch/rendezvous/run_store.h"
 #include "lockstep/launch/watcher.h"
 #include "lockstep/watch/launch_status.h"
 
@@ -23,7 +23,7 @@ namespace lockstep::launch {
 
 class LocalRanks {
  public:
-  LocalRanks(const AgentJob& job, const Meeting& meeting, const RankLogs& logs, Guard& guard,
+  LocalRanks(const AgentJob& job, const RunStore& run_store, const RankLogs& logs, Guard& guard,
              DiskWriter& disk);
   void use(const RankMemories* memories) { memories_ = memories; }  // borrowed
 
@@ -59,7 +59,7 @@ class LocalRanks {
   void start_one(const State& state, const NodePlace& place, int local_rank);
 
   const AgentJob& job_;
-  const Meeting& meeting_;
+  const RunStore& run_store_;
   const RankLogs& logs_;
   Guard& guard_;
   DiskWriter& disk_;

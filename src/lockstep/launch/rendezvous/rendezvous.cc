@@ -27,19 +27,19 @@ void beat(std::stop_token stop, std::unique_ptr<comm::Store> store, const std::s
 
 }  // namespace
 
-Rendezvous::Rendezvous(const Options& options, LeaderRules rules, const Meeting& meeting, NodeCard card,
+Rendezvous::Rendezvous(const Options& options, LeaderRules rules, const RunStore& run_store, NodeCard card,
                        Leader::Say say)
-    : where_(meeting.endpoint),
+    : where_(run_store.endpoint),
       several_(!options.one_node()),
       card_(std::move(card)),
-      store_(comm::with_prefix(meeting.store->clone(), run_prefix(options.run_id))) {
-  if (meeting.leads) {
-    leader_ = std::make_unique<Leader>(options, rules,
-                                       comm::with_prefix(meeting.store->clone(), run_prefix(options.run_id)),
-                                       std::move(say));
+      store_(comm::with_prefix(run_store.connection->clone(), run_prefix(options.run_id))) {
+  if (run_store.leads) {
+    leader_ = std::make_unique<Leader>(
+        options, rules, comm::with_prefix(run_store.connection->clone(), run_prefix(options.run_id)),
+        std::move(say));
   }
   if (several_) {
-    heart_ = std::jthread(beat, comm::with_prefix(meeting.store->clone(), run_prefix(options.run_id)),
+    heart_ = std::jthread(beat, comm::with_prefix(run_store.connection->clone(), run_prefix(options.run_id)),
                           beat_key(card_.token));
   }
 }

@@ -1,7 +1,7 @@
 // A node's side of the rendezvous: it introduces itself, follows what the leader publishes, and says what
 // happens here.
 //
-//     Rendezvous rendezvous(options, rules, std::move(meeting), card, say);
+//     Rendezvous rendezvous(options, rules, std::move(run_store), card, say);
 //     rendezvous.join();
 //     while (rendezvous.look().phase == Phase::rendezvous) ...
 //
@@ -15,15 +15,15 @@
 
 #include "lockstep/comm/store/store.h"
 #include "lockstep/launch/rendezvous/leader.h"
-#include "lockstep/launch/rendezvous/meeting.h"
 #include "lockstep/launch/rendezvous/round_state.h"
+#include "lockstep/launch/rendezvous/run_store.h"
 #include "lockstep/run/shared/snapshot_memory.h"
 
 namespace lockstep::launch {
 
 class Rendezvous {
  public:
-  Rendezvous(const Options& options, LeaderRules rules, const Meeting& meeting, NodeCard card,
+  Rendezvous(const Options& options, LeaderRules rules, const RunStore& run_store, NodeCard card,
              Leader::Say say);
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;

@@ -40,13 +40,13 @@ struct Scheduled {
   int local_task = 0, node_tasks = 1;  // among the tasks of this node
 
   std::string first_host;  // of node 0; empty: not told, so --rdzv-endpoint is needed if there are more nodes
-  int port = 0;            // given by the scheduler; 0: the nodes derive ports from `meeting`
+  int port = 0;            // given by the scheduler; 0: the nodes derive ports from `agreed_for`
   // What all tasks know, and no other job. An earlier start of this job knows it, too, save in Slurm, which
   // counts its starts: a store of that start may still be there for a moment.
-  std::string meeting;
+  std::string agreed_for;
   std::vector<std::string> hosts;  // by node, where they are told
 
-  std::string ranks_per_node;  // what the scheduler wishes: "4", "gpu", "auto"; empty: nothing
+  std::string ranks_per_node;  // what the scheduler asks for: "4", "gpu", "auto"; empty: nothing
   std::string gpus;            // those of this task, as in CUDA_VISIBLE_DEVICES; empty: nothing said
 };
 

@@ -77,7 +77,7 @@ std::optional<Scheduled> read_vertex(const Environment& environment, const FileR
   }
   to.first_host = to.hosts.front();
   to.job = vertex.has("CLOUD_ML_JOB_ID") ? vertex.text("CLOUD_ML_JOB_ID") : to.first_host;
-  to.meeting = "Vertex AI " + to.job;
+  to.agreed_for = "Vertex AI " + to.job;
   return to;
 }
 
@@ -119,7 +119,7 @@ std::optional<Scheduled> read_kubeflow(const Environment& environment, const Fil
       to.first_host = pod.text("HOSTNAME");
     to.job = to.node == 0 ? to.first_host : pod.text(host);
   }
-  to.meeting = "Kubeflow " + to.job;
+  to.agreed_for = "Kubeflow " + to.job;
   to.ranks_per_node = pod.text("PET_NPROC_PER_NODE");
   to.gpus = pod.text("CUDA_VISIBLE_DEVICES");
   return to;
@@ -158,7 +158,7 @@ std::optional<Scheduled> read_tpu(const Environment& environment, const FileRead
     to.first_host = host->host;
   }
   to.job = tpu.has("JOBSET_NAME") ? tpu.text("JOBSET_NAME") : to.first_host;
-  to.meeting = "TPU VM " + to.job;
+  to.agreed_for = "TPU VM " + to.job;
   return to;
 }
 

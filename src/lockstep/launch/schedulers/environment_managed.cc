@@ -68,7 +68,7 @@ std::optional<Scheduled> read_sagemaker(const Environment& environment, const Fi
   to.hosts = machines->hosts;
   to.first_host = to.hosts.front();
   to.job = job.has("TRAINING_JOB_NAME") ? job.text("TRAINING_JOB_NAME") : to.first_host;
-  to.meeting = "SageMaker " + to.job;
+  to.agreed_for = "SageMaker " + to.job;
   if (job.has("SM_NUM_GPUS") && job.number("SM_NUM_GPUS") > 0) to.ranks_per_node = job.text("SM_NUM_GPUS");
   return to;
 }

@@ -76,7 +76,7 @@ std::optional<Scheduled> read_open_mpi(const Environment& environment, const Fil
   const std::string job = mpi.first_of({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
   if (job.empty()) mpi.require({"PMIX_NAMESPACE"});
   to.job = mpi.text(job);
-  to.meeting = "Open MPI " + to.job;
+  to.agreed_for = "Open MPI " + to.job;
   to.gpus = mpi.text("CUDA_VISIBLE_DEVICES");
   return to;
 }
@@ -114,7 +114,7 @@ std::optional<Scheduled> read_pbs(const Environment& environment, const FileRead
     to.local_task = static_cast<int>(std::count(slots->begin(), slots->begin() + to.task, host));
   }
   to.kind = to.tasks > to.nodes ? TaskKind::one_a_rank : TaskKind::one_a_node;
-  to.meeting = "PBS " + to.job;
+  to.agreed_for = "PBS " + to.job;
   to.gpus = pbs.text("CUDA_VISIBLE_DEVICES");
   return to;
 }

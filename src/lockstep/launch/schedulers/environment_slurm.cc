@@ -176,7 +176,7 @@ std::optional<Scheduled> read_slurm(const Environment& environment, const FileRe
   }
   to.kind = to.tasks > to.nodes ? TaskKind::one_a_rank : TaskKind::one_a_node;
   // A job that was put into the queue again has its number, and what it left may still be ending.
-  to.meeting = fmt::format("Slurm {} start {}", to.job, slurm.text("SLURM_RESTART_COUNT"));
+  to.agreed_for = fmt::format("Slurm {} start {}", to.job, slurm.text("SLURM_RESTART_COUNT"));
   read_gpus(slurm, to);
   return to;
 }

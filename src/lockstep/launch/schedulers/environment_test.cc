@@ -1,5 +1,4 @@
-// Environments, and what each must be read as. Slurm's and Open MPI's were recorded under real ones; those of
-// PBS, Vertex AI, Kubeflow, TPU VMs, SageMaker and Azure ML are written after their documentation.
+// Environments, and what each must be read as.
 #include "lockstep/launch/schedulers/environment.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/schedulers/environment_readers.h"
+#include "lockstep/launch/schedulers/environment_samples.h"
 
 namespace lockstep::launch {
 namespace {
@@ -24,247 +24,6 @@ Environment from_text(std::string_view text) {
 }
 
 std::optional<std::string> no_file(const std::string&) { return std::nullopt; }
-
-// Slurm 22.05: srun -N2 -n4 on nodes of unequal room; task 2.
-const char* const kSlurmUneven = R"(SLURMD_NODENAME=n1
-SLURM_CPUS_ON_NODE=3
-SLURM_GTIDS=0,1,2
-SLURM_JOBID=1
-SLURM_JOB_CPUS_PER_NODE=3,1
-SLURM_JOB_ID=1
-SLURM_JOB_NODELIST=n[1-2]
-SLURM_JOB_NUM_NODES=2
-SLURM_LAUNCH_NODE_IPADDR=127.0.0.1
-SLURM_LOCALID=2
-SLURM_NNODES=2
-SLURM_NODEID=0
-SLURM_NODELIST=n[1-2]
-SLURM_NPROCS=4
-SLURM_NTASKS=4
-SLURM_PROCID=2
-SLURM_SRUN_COMM_HOST=127.0.0.1
-SLURM_STEPID=0
-SLURM_STEP_ID=0
-SLURM_STEP_NODELIST=n[1-2]
-SLURM_STEP_NUM_NODES=2
-SLURM_STEP_NUM_TASKS=4
-SLURM_STEP_TASKS_PER_NODE=3,1
-SLURM_TASKS_PER_NODE=3,1)";
-
-// srun -N2 -n2 --gpus-per-node=2, task 1.
-const char* const kSlurmAgents = R"(CUDA_VISIBLE_DEVICES=0,1
-GPU_DEVICE_ORDINAL=0,1
-SLURM_GPUS_ON_NODE=2
-SLURM_JOB_ID=3
-SLURM_JOB_NODELIST=n[1-2]
-SLURM_JOB_NUM_NODES=2
-SLURM_LOCALID=0
-SLURM_NNODES=2
-SLURM_NODEID=1
-SLURM_NODELIST=n[1-2]
-SLURM_NTASKS=2
-SLURM_PROCID=1
-SLURM_STEPID=0
-SLURM_STEP_GPUS=0,1
-SLURM_STEP_ID=0
-SLURM_STEP_NODELIST=n[1-2]
-SLURM_STEP_NUM_NODES=2
-SLURM_STEP_NUM_TASKS=2
-SLURM_STEP_TASKS_PER_NODE=1(x2)
-SLURM_TASKS_PER_NODE=1(x2))";
-
-// srun --het-group=0,1 in a heterogeneous job: three tasks on n3, then one on each of n1 and n2; task 3.
-const char* const kSlurmHet = R"(SLURMD_NODENAME=n1
-SLURM_HET_SIZE=2
-SLURM_JOB_ID=1
-SLURM_JOB_NODELIST=n[1-3]
-SLURM_JOB_NODELIST_HET_GROUP_0=n3
-SLURM_JOB_NODELIST_HET_GROUP_1=n[1-2]
-SLURM_JOB_NUM_NODES=3
-SLURM_LOCALID=0
-SLURM_NODEID=1
-SLURM_NTASKS=5
-SLURM_PROCID=3
-SLURM_STEP_ID=0
-SLURM_STEP_NODELIST=n[1-3]
-SLURM_STEP_NUM_NODES=3
-SLURM_STEP_NUM_TASKS=5
-SLURM_STEP_TASKS_PER_NODE=1(x2),3)";
-
-// The same job, srun --het-group=1: the step has the second component alone.
-const char* const kSlurmHetPart = R"(SLURMD_NODENAME=n2
-SLURM_HET_SIZE=2
-SLURM_JOB_ID=1
-SLURM_JOB_NODELIST_HET_GROUP_0=n3
-SLURM_JOB_NODELIST_HET_GROUP_1=n[1-2]
-SLURM_LOCALID=0
-SLURM_NODEID=1
-SLURM_PROCID=1
-SLURM_STEP_ID=1
-SLURM_STEP_NODELIST=n[1-2]
-SLURM_STEP_NUM_NODES=2
-SLURM_STEP_NUM_TASKS=2
-SLURM_STEP_TASKS_PER_NODE=1(x2))";
-
-// srun -N2 -n4 --gpus-per-task=1, task 1.
-const char* const kSlurmGpuTasks = R"(CUDA_VISIBLE_DEVICES=1
-SLURMD_TRES_BIND=gpu:per_task:1
-SLURM_GPUS_ON_NODE=3
-SLURM_JOB_ID=4
-SLURM_JOB_NODELIST=n[1-2]
-SLURM_LOCALID=1
-SLURM_NODEID=0
-SLURM_NTASKS=4
-SLURM_PROCID=1
-SLURM_STEP_GPUS=1
-SLURM_STEP_ID=0
-SLURM_STEP_NODELIST=n[1-2]
-SLURM_STEP_NUM_NODES=2
-SLURM_STEP_NUM_TASKS=4
-SLURM_STEP_TASKS_PER_NODE=3,1)";
-
-// srun -N1 -n2 inside salloc -N2 -n4, task 1: the step is smaller than the job.
-const char* const kSlurmStepInJob = R"(SLURM_JOB_CPUS_PER_NODE=3,1
-SLURM_JOB_ID=5
-SLURM_JOB_NODELIST=n[1-2]
-SLURM_JOB_NUM_NODES=2
-SLURM_LOCALID=1
-SLURM_NNODES=1
-SLURM_NODEID=0
-SLURM_NODELIST=n[1-2]
-SLURM_NTASKS=2
-SLURM_PROCID=1
-SLURM_STEP_ID=0
-SLURM_STEP_NODELIST=n1
-SLURM_STEP_NUM_NODES=1
-SLURM_STEP_NUM_TASKS=2
-SLURM_STEP_TASKS_PER_NODE=2
-SLURM_TASKS_PER_NODE=2)";
-
-const char* const kSallocShell = R"(SLURM_CLUSTER_NAME=c
-SLURM_JOBID=5
-SLURM_JOB_CPUS_PER_NODE=3,1
-SLURM_JOB_ID=5
-SLURM_JOB_NAME=interactive
-SLURM_JOB_NODELIST=n[1-2]
-SLURM_JOB_NUM_NODES=2
-SLURM_NNODES=2
-SLURM_NODELIST=n[1-2]
-SLURM_NPROCS=4
-SLURM_NTASKS=4
-SLURM_SUBMIT_HOST=vm
-SLURM_TASKS_PER_NODE=3,1)";
-
-// The script of sbatch -N2 --ntasks-per-node=2: it looks like task 0, and is a shell.
-const char* const kBatchShell = R"(SLURM_GTIDS=0
-SLURM_JOB_ID=6
-SLURM_JOB_NODELIST=n[1-2]
-SLURM_JOB_NUM_NODES=2
-SLURM_LOCALID=0
-SLURM_NNODES=2
-SLURM_NODEID=0
-SLURM_NPROCS=4
-SLURM_NTASKS=4
-SLURM_NTASKS_PER_NODE=2
-SLURM_PROCID=0
-SLURM_TASKS_PER_NODE=2(x2)
-SLURM_TASK_PID=389)";
-
-// Open MPI 4.1.4: mpirun -np 2, rank 1.
-const char* const kOpenMpi = R"(OMPI_APP_CTX_NUM_PROCS=2
-OMPI_COMM_WORLD_LOCAL_RANK=1
-OMPI_COMM_WORLD_LOCAL_SIZE=2
-OMPI_COMM_WORLD_NODE_RANK=1
-OMPI_COMM_WORLD_RANK=1
-OMPI_COMM_WORLD_SIZE=2
-OMPI_MCA_ess_base_jobid=613220353
-OMPI_MCA_ess_base_vpid=1
-OMPI_MCA_orte_ess_node_rank=1
-OMPI_MCA_orte_hnp_uri=613220352.0;tcp://127.0.0.1:54065
-OMPI_MCA_orte_num_nodes=1
-OMPI_UNIVERSE_SIZE=2
-PMIX_HOSTNAME=vm
-PMIX_NAMESPACE=613220353
-PMIX_RANK=1)";
-
-const char* const kOpenMpiTwoHosts = R"(OMPI_COMM_WORLD_LOCAL_RANK=0
-OMPI_COMM_WORLD_LOCAL_SIZE=1
-OMPI_COMM_WORLD_RANK=3
-OMPI_COMM_WORLD_SIZE=4
-OMPI_MCA_orte_hnp_uri=1.0;tcp://10.0.0.1,192.168.1.1:54065
-OMPI_MCA_orte_num_nodes=2
-PMIX_NAMESPACE=613220353)";
-
-const char* const kVertex =
-    R"(CLUSTER_SPEC={"cluster":{"workerpool0":["cmle-training-workerpool0-5a3c-0:2222"],"workerpool1":["cmle-training-workerpool1-5a3c-0:2222","cmle-training-workerpool1-5a3c-1:2222"]},"environment":"cloud","task":{"type":"workerpool1","index":1}}
-CLOUD_ML_JOB_ID=1234567890)";
-
-const char* const kKubeflow = R"(KUBERNETES_SERVICE_HOST=10.96.0.1
-MASTER_ADDR=job-master-0
-MASTER_PORT=23456
-PET_MASTER_ADDR=job-master-0
-PET_MASTER_PORT=23456
-PET_NNODES=3
-PET_NODE_RANK=2
-PET_NPROC_PER_NODE=gpu
-PYTHONUNBUFFERED=1
-RANK=2
-WORLD_SIZE=24)";
-
-const char* const kKubeflowOld = R"(HOSTNAME=job-master-0
-KUBERNETES_SERVICE_HOST=10.96.0.1
-MASTER_ADDR=localhost
-MASTER_PORT=23456
-RANK=0
-WORLD_SIZE=2)";
-
-const char* const kKubeflowElastic = R"(KUBERNETES_SERVICE_HOST=10.96.0.1
-PET_MAX_RESTARTS=10
-PET_NNODES=1:3
-PET_NPROC_PER_NODE=2
-PET_RDZV_BACKEND=c10d
-PET_RDZV_ENDPOINT=job-worker-0:29400
-PET_RDZV_ID=job)";
-
-const char* const kTpu = R"(TPU_ACCELERATOR_TYPE=v4-32
-TPU_WORKER_HOSTNAMES=10.164.0.2,10.164.0.3,10.164.0.4,10.164.0.5
-TPU_WORKER_ID=3)";
-
-const char* const kTpuSlices = R"(MEGASCALE_COORDINATOR_ADDRESS=job-slice-0-0.job:8080
-MEGASCALE_NUM_SLICES=2
-MEGASCALE_SLICE_ID=1
-TPU_WORKER_HOSTNAMES=a,b
-TPU_WORKER_ID=1)";
-
-const char* const kPbs = R"(PBS_ENVIRONMENT=PBS_BATCH
-PBS_JOBID=17.head
-PBS_NODEFILE=/var/spool/pbs/aux/17.head
-PBS_NODENUM=1
-PBS_TASKNUM=2)";
-
-const char* const kTorque = R"(PBS_JOBID=18.head
-PBS_NODEFILE=/var/spool/torque/aux/18.head
-PBS_NODENUM=1
-PBS_TASKNUM=5
-PBS_VNODENUM=3)";
-
-const char* const kSageMaker = R"(SM_CURRENT_HOST=algo-10
-SM_HOSTS=["algo-10","algo-2","algo-1"]
-SM_NUM_GPUS=8
-TRAINING_JOB_NAME=first-abc123)";
-
-// Of a container without SageMaker's toolkit.
-const char* const kResourceConfig =
-    R"({"current_host": "algo-2", "hosts": ["algo-1", "algo-2"], "network_interface_name": "eth0"})";
-
-const char* const kAzureMl = R"(AZUREML_RUN_ID=calm_sky_1
-AZ_BATCH_HOST_LIST=10.0.0.4,10.0.0.5
-LOCAL_RANK=0
-MASTER_ADDR=10.0.0.4
-MASTER_PORT=6105
-NODE_RANK=1
-RANK=1
-WORLD_SIZE=2)";
 
 struct Case {
   std::string name, environment;
@@ -357,7 +116,7 @@ TEST(Environment, ASpoiltOneIsAnErrorOrMakesSense) {
         EXPECT_LT(place->local_task, place->node_tasks) << what;
         EXPECT_LE(place->node_tasks, place->tasks) << what;
         EXPECT_LE(place->fewest_nodes, place->nodes) << what;
-        EXPECT_TRUE((place->port >= 1 && place->port <= 65535) || !place->meeting.empty()) << what;
+        EXPECT_TRUE((place->port >= 1 && place->port <= 65535) || !place->agreed_for.empty()) << what;
       } catch (const base::ConfigError& error) {
         EXPECT_TRUE(error.number() >= 540 && error.number() <= 542) << error.what();
       }
@@ -449,15 +208,15 @@ TEST(Environment, AllTasksOfAJobMeetWhereNoOtherJobDoes) {
   other["SLURM_NODEID"] = "1";
   other["SLURM_LOCALID"] = "0";
   const auto one = read_environment(from_text(kSlurmUneven)), two = read_environment(other);
-  EXPECT_EQ(one->meeting, two->meeting);
-  EXPECT_FALSE(one->meeting.empty());
+  EXPECT_EQ(one->agreed_for, two->agreed_for);
+  EXPECT_FALSE(one->agreed_for.empty());
   EXPECT_EQ(one->job, two->job);
   other["SLURM_STEP_ID"] = "1";  // another step of the job may run beside it
-  EXPECT_NE(read_environment(other)->meeting, one->meeting);
+  EXPECT_NE(read_environment(other)->agreed_for, one->agreed_for);
   other["SLURM_STEP_ID"] = from_text(kSlurmUneven)["SLURM_STEP_ID"];
-  EXPECT_EQ(read_environment(other)->meeting, one->meeting);
+  EXPECT_EQ(read_environment(other)->agreed_for, one->agreed_for);
   other["SLURM_RESTART_COUNT"] = "1";  // what the first start left may still be ending
-  EXPECT_NE(read_environment(other)->meeting, one->meeting);
+  EXPECT_NE(read_environment(other)->agreed_for, one->agreed_for);
   EXPECT_EQ(read_environment(from_text(kVertex))->port, 2222);
   EXPECT_EQ(read_environment(from_text(kKubeflow))->port, 23456);
 }
@@ -469,47 +228,6 @@ TEST(Environment, SaysWhichGpusAreBound) {
   EXPECT_EQ(tasks->gpus, "1");
   EXPECT_EQ(read_environment(from_text(kKubeflow))->ranks_per_node, "gpu");
   EXPECT_EQ(read_environment(from_text(kKubeflowElastic))->fewest_nodes, 1);
-}
-
-TEST(Environment, NodeListsAreExpanded) {
-  const std::vector<std::pair<std::string, std::string>> lists = {
-      {"n1", "n1"},
-      {"n[1-3]", "n1 n2 n3"},
-      {"n[1-2,5]", "n1 n2 n5"},
-      {"n[008-011]", "n008 n009 n010 n011"},
-      {"n[9-11]", "n9 n10 n11"},
-      {"login,gpu[1-2],cpu-7", "login gpu1 gpu2 cpu-7"},
-      {"rack[1-2]n[01-02]x", "rack1n01x rack1n02x rack2n01x rack2n02x"},
-      {"node-[3,1].cluster.org", "node-3.cluster.org node-1.cluster.org"},
-      {"", "-"},
-      {"n1,", "-"},
-      {",n1", "-"},
-      {"n[1-2", "-"},
-      {"n1]", "-"},
-      {"n[]", "-"},
-      {"n[2-1]", "-"},
-      {"n[1-2-3]", "-"},
-      {"n[a-b]", "-"},
-      {"n[-1]", "-"},
-      {"n 1", "-"},
-      {"n[1-999999]", "-"},
-      {"a[1-9999]b[1-9999]", "-"},
-      {"n[[1]]", "-"},
-  };
-  for (const auto& [list, expected] : lists) {
-    const auto names = expand_node_list(list);
-    EXPECT_EQ(names ? base::join(*names, " ") : "-", expected) << list;
-  }
-}
-
-TEST(Environment, CountsAreExpanded) {
-  using Counts = std::vector<int>;
-  EXPECT_EQ(expand_counts("2(x3),1"), (Counts{2, 2, 2, 1}));
-  EXPECT_EQ(expand_counts("4"), (Counts{4}));
-  EXPECT_EQ(expand_counts("1,2(x2),3"), (Counts{1, 2, 2, 3}));
-  for (const char* text : {"", "2(x", "2(x)", "2x3", "(x3)", "2,,1", "-1", "2(x-1)", "1(x999999)"}) {
-    EXPECT_EQ(expand_counts(text), std::nullopt) << text;
-  }
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/rendezvous/hosted_store.h"
-#include "lockstep/launch/rendezvous/meeting.h"
 #include "lockstep/launch/rendezvous/network.h"
+#include "lockstep/launch/rendezvous/run_store.h"
 #include "lockstep/launch/schedulers/rendezvous_file.h"
 
 namespace lockstep::launch {
@@ -112,7 +112,8 @@ std::unique_ptr<comm::Store> meet_on_one_machine(const comm::Seat& seat, const O
   return host_store(std::move(server), std::make_unique<RendezvousFile>(job, address), std::move(connection));
 }
 
-std::unique_ptr<comm::Store> hold_at(const MeetingPoint& point, const comm::Secret& secret, const Say& say) {
+std::unique_ptr<comm::Store> hold_at(const RendezvousPoint& point, const comm::Secret& secret,
+                                     const Say& say) {
   comm::StoreServerOptions options;
   options.secret = secret, options.log = say;
   auto server = hold_store(point, options);
@@ -122,7 +123,7 @@ std::unique_ptr<comm::Store> hold_at(const MeetingPoint& point, const comm::Secr
   return host_store(std::move(server), nullptr, std::move(connection));
 }
 
-std::unique_ptr<comm::Store> find_at(const MeetingPoint& point, const comm::Secret& secret,
+std::unique_ptr<comm::Store> find_at(const RendezvousPoint& point, const comm::Secret& secret,
                                      const comm::Seat& seat, Duration timeout, const Say& say) {
   comm::StoreClientOptions client = client_options("", secret, seat.rank);
   std::string problem;
@@ -145,8 +146,8 @@ std::unique_ptr<comm::Store> join_foreign_ranks(const comm::Seat& seat, const Op
                             "incomplete environment: RANK and WORLD_SIZE are set but MASTER_ADDR is not; set "
                             "it to the address of rank 0's machine");
   }
-  const comm::Secret secret = meeting_secret(options, seat.rank == 0, say);
-  MeetingPoint point = agreed_point(reachable(*host), "ranks " + job_name(false));
+  const comm::Secret secret = run_secret(options, seat.rank == 0, say);
+  RendezvousPoint point = agreed_point(reachable(*host), "ranks " + job_name(false));
   point.whom = "rank 0", point.numbered_by = "RANK";
   return seat.rank == 0 ? hold_at(point, secret, say)
                         : find_at(point, secret, seat, options.join_timeout, say);

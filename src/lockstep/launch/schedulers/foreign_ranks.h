@@ -12,7 +12,7 @@
 #include "lockstep/comm/store/store.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/launch/options.h"
-#include "lockstep/launch/rendezvous/meeting.h"
+#include "lockstep/launch/rendezvous/run_store.h"
 
 namespace lockstep::launch {
 

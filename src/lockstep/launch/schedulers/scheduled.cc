@@ -4,8 +4,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/launch/rendezvous/meeting.h"
 #include "lockstep/launch/rendezvous/network.h"
+#include "lockstep/launch/rendezvous/run_store.h"
 #include "lockstep/launch/schedulers/node_address.h"
 
 namespace lockstep::launch {
@@ -21,7 +21,7 @@ void take_scheduled(Words& words, const Scheduled& scheduled) {
     if (scheduled.node >= 0) fill(words.node_rank, std::to_string(scheduled.node));
     if (!scheduled.first_host.empty() && words.rdzv_endpoint.empty()) {
       words.rdzv_endpoint = first_host(scheduled);
-      words.agreed_for = scheduled.port > 0 ? "" : scheduled.meeting;
+      words.agreed_for = scheduled.port > 0 ? "" : scheduled.agreed_for;
       if (scheduled.port > 0) words.rdzv_endpoint = endpoint_text(words.rdzv_endpoint, scheduled.port);
     }
   }

@@ -129,16 +129,16 @@ const Family& find_family(const std::string& name) {
 }
 
 void apply_preset(recipe::Resolved& resolved) {
-  const std::string& wish = resolved.recipe.model.preset;
-  if (wish.empty()) return;
+  const std::string& requested = resolved.recipe.model.preset;
+  if (requested.empty()) return;
   const Family& family = find_family(resolved.recipe.model.family);
   const auto preset = std::find_if(family.presets.begin(), family.presets.end(),
-                                   [&](const Preset& p) { return p.name == wish; });
+                                   [&](const Preset& p) { return p.name == requested; });
   if (preset == family.presets.end()) {
     throw ConfigError(121, fmt::format("model.preset = \"{}\" is not a preset of family {}; choose one of {}",
-                                       wish, family.name, names_or_none(family.presets)));
+                                       requested, family.name, names_or_none(family.presets)));
   }
-  fill(resolved, preset->keys, "preset " + wish, left_alone);
+  fill(resolved, preset->keys, "preset " + requested, left_alone);
 }
 
 void resolve_model(recipe::Resolved& resolved, int64_t data_vocab) {

@@ -21,6 +21,8 @@ class Embed : public Segment {
  public:
   explicit Embed(EmbeddingOptions options) : o_(std::move(options)), scale_(rounded(o_.scale, o_.type)) {}
   std::string name() const override { return "embed"; }
+  // A context rank has two runs of a sequence.
+  bool adds_gradients_once(const SliceShape&) const override { return o_.parts.context == 1; }
 
   std::vector<ParamSpec> params() const override {
     const Init init{Init::Kind::normal, o_.init_std};

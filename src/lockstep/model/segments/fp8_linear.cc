@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "lockstep/base/round.h"
+
 namespace lockstep::model {
 
 namespace {
@@ -36,13 +38,19 @@ Source weight_of(const LinearMap& map) {
 
 std::string scales_of(const std::string& copy) { return copy + "_scales"; }
 
+// Where pieces of a sequence have theirs side by side, each one's begin where products can take them.
+Shape room_for_scales(const Source& s, int64_t rows, int64_t columns) {
+  constexpr int64_t kTogether = kernels::kFp8ScaleAlignment / sizeof(float);
+  return {base::round_up(fp8_scale_count(s.scaling, rows, columns), kTogether)};
+}
+
 std::vector<ValueSpec> straight_values(const Source& s) {
   return {{s.straight(), DType::u8, {s.rows, s.columns}},
-          {scales_of(s.straight()), DType::f32, {fp8_scale_count(s.scaling, s.rows, s.columns)}}};
+          {scales_of(s.straight()), DType::f32, room_for_scales(s, s.rows, s.columns)}};
 }
 std::vector<ValueSpec> transposed_values(const Source& s) {
   return {{s.transposed(), DType::u8, {s.columns, s.rows}},
-          {scales_of(s.transposed()), DType::f32, {fp8_scale_count(s.scaling, s.columns, s.rows)}}};
+          {scales_of(s.transposed()), DType::f32, room_for_scales(s, s.columns, s.rows)}};
 }
 ValueSpec amax_value(const Source& s) {
   return {s.amax(), DType::f32, {fp8_amax_count(s.scaling, s.rows, s.columns)}};

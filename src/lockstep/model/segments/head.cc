@@ -13,6 +13,9 @@ class Head : public Segment {
     map_.fp8 = o_.fp8;
   }
   std::string name() const override { return "logits"; }
+  bool adds_gradients_once(const SliceShape& shape) const override {
+    return chunk_rows(shape.tokens()) == shape.tokens();
+  }
 
   std::vector<ParamSpec> params() const override {
     std::vector<ParamSpec> specs = {{.key = "weight",

@@ -20,6 +20,7 @@ class NormLinear : public Segment {
   }
 
   std::string name() const override { return options_.segment; }
+  bool adds_gradients_once(const SliceShape&) const override { return true; }
 
   std::vector<std::string> adaptable() const override {
     std::vector<std::string> names;

@@ -26,6 +26,7 @@ class Norm : public Segment {
         again_(options.again),
         norm_(std::move(options), type) {}
   std::string name() const override { return name_; }
+  bool adds_gradients_once(const SliceShape&) const override { return true; }
   std::vector<ParamSpec> params() const override { return norm_.params(); }
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels&) const override {
     SegmentPlan plan;
@@ -85,6 +86,7 @@ class Sum : public Segment {
   Sum(std::string name, const NormOptions& options, DType type, const Parts& parts)
       : name_(std::move(name)), options_(options), type_(type), seam_(seam_to_maps(parts)) {}
   std::string name() const override { return name_; }
+  bool adds_gradients_once(const SliceShape&) const override { return true; }
 
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels&) const override {
     const Shape whole{shape.tokens() / options_.token_parts, options_.width};
@@ -138,6 +140,7 @@ class PostNorm : public Segment {
   PostNorm(std::string name, NormOptions options, DType type)
       : name_(std::move(name)), options_(std::move(options)), type_(type) {}
   std::string name() const override { return name_; }
+  bool adds_gradients_once(const SliceShape&) const override { return true; }
 
   std::vector<ParamSpec> params() const override {
     return {{.key = "weight",

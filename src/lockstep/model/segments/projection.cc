@@ -11,6 +11,7 @@ class Projection : public Segment {
     map_.in /= o_.parts.tensor;
   }
   std::string name() const override { return o_.segment; }
+  bool adds_gradients_once(const SliceShape&) const override { return true; }
 
   std::vector<std::string> adaptable() const override { return {o_.name}; }
 

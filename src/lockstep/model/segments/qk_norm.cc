@@ -82,6 +82,7 @@ class QkNorm : public Segment {
  public:
   explicit QkNorm(QkNormOptions options) : runs_(std::move(options)), o_(runs_.o) {}
   std::string name() const override { return "qk_norm"; }
+  bool adds_gradients_once(const SliceShape&) const override { return true; }
 
   // One weight for all heads gets addends from every tensor rank's heads.
   std::vector<ParamSpec> params() const override {

@@ -115,6 +115,9 @@ Binder::Call Binder::update_whole(const Instruction& i, const program::Update& w
   const program::Span held = c_.program.held_values(layout, i.block);
   const std::vector<program::Owned> owned =
       program::owned_parameters(layout, region, held, c_.program.parts, i.block);
+  // As the model's own, where a GPU multiplies them faster so.
+  const bool rounds_products =
+      c_.device.id().kind == device::Kind::cuda && c_.model.compute == device::DType::bf16;
   std::vector<std::pair<optim::WholeUpdate, Tensor>> calls;  // and the compute copy
   for (const int k : region.params) {
     const model::PlacedParam& param = layout.params[static_cast<size_t>(k)];
@@ -145,7 +148,8 @@ Binder::Call Binder::update_whole(const Instruction& i, const program::Update& w
         .inputs = used(i.reads, Role::inputs).as<StepInputs>(),
         .step = used(i.reads, Role::state).as<StepState>(),
         .kernels = &kernels_,
-        .launch = launch_};
+        .launch = launch_,
+        .products = rounds_products ? device::DType::bf16 : device::DType::f32};
     for (const program::StateBuffer& kept : keep.state) {
       if (kept.param != k) continue;
       const Tensor values = c_.memory.tensor(kept.buffer);

@@ -246,6 +246,14 @@ Executor::~Executor() {
 
 device::Stream Executor::stream() const { return state_->stream(); }
 
+bool Executor::runs_as_graph() const {
+  return state_->graph != nullptr && (state_->graph->captured(0) || state_->graph->captured(1));
+}
+
+std::string Executor::graph_refusal() const {
+  return state_->graph == nullptr ? "" : state_->graph->refusal();
+}
+
 namespace {
 
 // What belongs to the first two slices: the second may add to what the first wrote. Not what outlives a step.

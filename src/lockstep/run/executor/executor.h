@@ -83,6 +83,9 @@ class Executor {
   // step those of all ranks; else those of the slices of this rank's last stage, and zero elsewhere.
   std::vector<double> read_sequences();
   device::Stream stream() const;
+  // Whether a step was launched as one graph yet; and why none will be, though it was to be tried.
+  bool runs_as_graph() const;
+  std::string graph_refusal() const;
 
  private:
   struct State;

@@ -15,7 +15,8 @@ device::Graph StepGraph::capture(const std::function<void()>& enqueue) {
   try {
     enqueue();
     return device_.end_capture(stream_);
-  } catch (const base::Error&) {
+  } catch (const base::Error& error) {
+    refusal_ = error.what();
     try {
       static_cast<void>(device_.end_capture(stream_));  // a capture that failed must still be left
     } catch (const base::Error&) {
@@ -25,10 +26,9 @@ device::Graph StepGraph::capture(const std::function<void()>& enqueue) {
 }
 
 void StepGraph::run(size_t slot, const std::function<void()>& enqueue) {
-  if (refused_ || steps_++ < kWarmSteps) return enqueue();
+  if (!refusal_.empty() || steps_++ < kWarmSteps) return enqueue();
   if (graphs_[slot] == nullptr) graphs_[slot] = capture(enqueue);
-  refused_ = graphs_[slot] == nullptr;
-  if (refused_) return enqueue();
+  if (graphs_[slot] == nullptr) return enqueue();
   device_.launch(graphs_[slot], stream_);
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "lockstep/device/device.h"
 
@@ -22,6 +23,8 @@ class StepGraph {
   // Runs the step whose batch lies in `slot` (0 or 1). `enqueue` hands every instruction to the stream.
   void run(size_t slot, const std::function<void()>& enqueue);
   bool captured(size_t slot) const { return graphs_[slot] != nullptr; }
+  // Why steps run call by call for good; empty: they do not.
+  const std::string& refusal() const { return refusal_; }
 
  private:
   device::Graph capture(const std::function<void()>& enqueue);
@@ -31,7 +34,7 @@ class StepGraph {
   device::Stream stream_;
   device::Graph graphs_[2] = {};
   int steps_ = 0;
-  bool refused_ = false;  // something in the step cannot be captured: call by call for good
+  std::string refusal_;
 };
 
 }  // namespace lockstep::run

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <map>
 
+#include "lockstep/base/hash.h"
+
 namespace lockstep::run {
 
-std::vector<int> odd_ones_out(const std::vector<int>& classes, const std::vector<uint64_t>& hashes) {
-  std::map<int, std::map<uint64_t, std::vector<int>>> seen;  // class, hash: ranks
+std::vector<int> odd_ones_out(const std::vector<uint64_t>& classes, const std::vector<uint64_t>& hashes) {
+  std::map<uint64_t, std::map<uint64_t, std::vector<int>>> seen;  // class, hash: ranks
   for (size_t r = 0; r < hashes.size(); ++r) seen[classes[r]][hashes[r]].push_back(static_cast<int>(r));
   std::vector<int> odd;
   for (const auto& [which, by_hash] : seen) {
@@ -24,20 +26,43 @@ std::vector<int> odd_ones_out(const std::vector<int>& classes, const std::vector
   return odd;
 }
 
+namespace {
+
+// Which elements of which parameters this rank holds: of its stage, its tensor part, its shard.
+uint64_t what_is_held(const Session& session) {
+  std::string all;
+  for (const Parameters::Named& one : session.parameters->named()) {
+    const Parameters::Held& held = one.master;
+    all += fmt::format("{} part {} of {} from {} bytes {};", one.name, one.cut.part, one.cut.parts,
+                       held.first, held.values.bytes());
+  }
+  return base::hash_text(all);
+}
+
+std::vector<uint64_t> of_all_ranks(const Ranks& ranks, uint64_t mine) {
+  std::vector<uint64_t> all(static_cast<size_t>(ranks.size()), 0);
+  all[static_cast<size_t>(ranks.rank())] = mine;
+  return ranks.sum(std::move(all));
+}
+
+}  // namespace
+
 std::string compare_copies(const Session& session, int64_t step) {
   const Ranks& ranks = *session.ranks;
   const program::DataRanks& layout = session.plan.layout.ranks;
   if (ranks.alone() || (session.parameters->holds_shares() && layout.replicas == 1)) return "";
-  std::vector<uint64_t> hashes(static_cast<size_t>(ranks.size()), 0);
-  hashes[static_cast<size_t>(ranks.rank())] = session.parameters->held_hash();
-  hashes = ranks.sum(std::move(hashes));
-  std::vector<int> classes(hashes.size(), 0);
-  if (session.parameters->holds_shares()) {
-    for (size_t r = 0; r < classes.size(); ++r) classes[r] = static_cast<int>(r) % layout.shard;
-  }
+  const std::vector<uint64_t> hashes = of_all_ranks(ranks, session.parameters->held_hash());
+  const std::vector<uint64_t> classes = of_all_ranks(ranks, what_is_held(session));
   const std::vector<int> odd = odd_ones_out(classes, hashes);
   if (odd.empty()) return "";
-  const bool decided = odd.size() * 2 < hashes.size();
+  const auto outvoted = [&](int one) {
+    for (int r = 0; r < ranks.size(); ++r) {
+      const bool same = classes[static_cast<size_t>(r)] == classes[static_cast<size_t>(one)];
+      if (same && std::find(odd.begin(), odd.end(), r) == odd.end()) return true;
+    }
+    return false;
+  };
+  const bool decided = std::all_of(odd.begin(), odd.end(), outvoted);
   return fmt::format(
       "after step {} the weights of rank{} {} differ from the other replicas{}: a bit flipped in memory, on "
       "a device or on a link",

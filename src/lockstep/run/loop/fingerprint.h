@@ -12,7 +12,7 @@ namespace lockstep::run {
 
 // Ranks of the same class hold the same elements; `hashes` are by rank. The ranks that the others of their
 // class outvote; where there is no majority, all of that class.
-std::vector<int> odd_ones_out(const std::vector<int>& classes, const std::vector<uint64_t>& hashes);
+std::vector<int> odd_ones_out(const std::vector<uint64_t>& classes, const std::vector<uint64_t>& hashes);
 
 // Empty: all copies are the same. Else one sentence that names the ranks, the same on every rank. The steps
 // before it have been read back. Collective.

@@ -13,7 +13,7 @@ namespace {
 
 TEST(OddOnesOut, TheMajorityIsRight) {
   struct Case {
-    std::vector<int> classes;
+    std::vector<uint64_t> classes;
     std::vector<uint64_t> hashes;
     std::vector<int> odd;
   };
@@ -64,6 +64,18 @@ TEST(Fingerprint, AFlippedBitNamesItsRank) {
       {6, -1, {"parallel.zero=3", "parallel.shard=2"}, ""},
       {2, 1, {"parallel.zero=3"}, ""},  // each weight is held once: there is nothing to compare
       {3, 1, {"log.fingerprint_every=0"}, ""},
+      {4,
+       -1,
+       {"parallel.tensor=2"},
+       ""},  // tensor ranks, stages and shards hold other elements than their neighbours
+      {6, 4, {"parallel.tensor=2"}, "the weights of rank 4 differ"},
+      {4, 1, {"parallel.tensor=2"}, "ranks 1 3 differ from the other replicas (no majority"},
+      {8, 1, {"parallel.tensor=4", "model.heads=4"}, "ranks 1 5 differ from the other replicas (no majority"},
+      {4, -1, {"parallel.pipeline=2"}, ""},
+      {6, 2, {"parallel.pipeline=2"}, "rank 2 differ"},
+      {4, 3, {"parallel.context=2"}, "rank 3 differ"},
+      {8, -1, {"parallel.tensor=2", "parallel.zero=3", "parallel.shard=2"}, ""},
+      {4, -1, {"parallel.context=2", "parallel.zero=3", "parallel.shard=2"}, ""},
   };
   for (const Case& one : cases) {
     std::atomic<int> found{0};

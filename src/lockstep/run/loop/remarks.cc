@@ -1,6 +1,8 @@
 #include "lockstep/run/loop/remarks.h"
 
 #include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -12,6 +14,15 @@ namespace lockstep::run {
 namespace {
 
 using recipe::Recipe;
+
+// Whoever started this rank has given it processors of its own (--numa-binding, srun): fewer than it has
+// itself.
+bool has_own_processors() {
+  cpu_set_t mine, parents;
+  return ::sched_getaffinity(0, sizeof mine, &mine) == 0 &&
+         ::sched_getaffinity(::getppid(), sizeof parents, &parents) == 0 &&
+         CPU_COUNT(&mine) < CPU_COUNT(&parents);
+}
 
 bool falls(const Recipe& recipe) { return optim::find_schedule(recipe.optim.schedule).falls; }
 
@@ -67,7 +78,8 @@ std::vector<std::string> thread_remarks(const ThreadFacts& facts) {
                            base::quoted(variable, 40), device::kMostThreads));
   }
   if (facts.threads * facts.local_ranks <= facts.processors) return lines;
-  if (!facts.from_recipe && !readable) return lines;  // more ranks than processors: the user's own number
+  if (!facts.from_recipe && (!readable || facts.threads == 1))
+    return lines;  // more ranks than processors: the user's own number
   add(lines, fmt::format("{} = {}{} exceeds the {} processor{} available to this process: threads compete "
                          "and steps take longer; leave it unset",
                          facts.from_recipe ? "run.threads" : "OMP_NUM_THREADS", facts.threads,
@@ -83,7 +95,7 @@ std::vector<std::string> remarks_on(const Plan& plan, const recipe::Circumstance
   if (plan.device->id().kind != device::Kind::cpu) return lines;
   const std::vector<std::string> threads =
       thread_remarks({.threads = device::thread_count(),
-                      .local_ranks = plan.seat.local_world,
+                      .local_ranks = has_own_processors() ? 1 : plan.seat.local_world,
                       .processors = device::usable_processors(),
                       .variable = std::getenv("OMP_NUM_THREADS"),
                       .from_recipe = !plan.recipe().run.threads.is_auto});

@@ -51,6 +51,8 @@ TEST(Remarks, MoreThreadsThanProcessors) {
            {{.threads = 64, .processors = 2, .variable = "64"}, "OMP_NUM_THREADS = 64 exceeds"},
            {{.threads = 2, .local_ranks = 4, .processors = 2, .from_recipe = true}, "on each of 4 ranks"},
            {{.threads = 1, .local_ranks = 4, .processors = 2}, ""},
+           {{.threads = 1, .local_ranks = 4, .processors = 2, .variable = "1"}, ""},  // a launcher sets it
+           {{.threads = 2, .local_ranks = 4, .processors = 2, .variable = "2"}, "on each of 4 ranks"},
            {{.threads = 2, .processors = 2, .variable = "many"}, "\"many\" is not a number of threads"},
            {{.threads = 2, .processors = 2, .variable = "0"}, "is ignored"},
            {{.threads = 2, .processors = 2, .variable = ""}, ""},

@@ -28,11 +28,11 @@ namespace {
 using kernels::StepInputs;
 using kernels::StepState;
 
-// Summed over ranks beside how many of them were asked to stop, which is a whole number below kWishToEnd: the
-// first rank's wishes to save and to profile are fractions.
-constexpr double kWishToEnd = 1 << 24, kWishToSave = 1.0 / 1024;
-constexpr double kWishToProfile = kWishToSave / 1024;  // for each step
-constexpr int64_t kMostWishedSteps = 1000;
+// Summed over ranks beside how many of them were asked to stop, which is a whole number below kEndRequest:
+// the first rank's requests to save and to profile are fractions.
+constexpr double kEndRequest = 1 << 24, kSaveRequest = 1.0 / 1024;
+constexpr double kProfileRequest = kSaveRequest / 1024;  // for each step
+constexpr int64_t kMostRequestedSteps = 1000;
 
 // Which sign an invalid operation gives its NaN is the processor's whim, and "-nan" reads like a value.
 double without_sign_of_nan(double value) {
@@ -60,7 +60,8 @@ class Trainer {
     while (step < last_step() && !stopping()) {
       if (!profile_tried_ && step + 1 >= options_.profile.first && step + 1 <= options_.profile.last)
         profile_tried_ = true, start_profile({step + 1, options_.profile.last});
-      if (wished_steps_ > 0 && !profiling_) start_profile({step + 1, step + wished_steps_, Asked::meanwhile});
+      if (requested_steps_ > 0 && !profiling_)
+        start_profile({step + 1, step + requested_steps_, Asked::meanwhile});
       one_step(step++);
       if (profiling_ && step == profiled_.last) stop_profile();
       if (due(recipe_.log.fingerprint_every, step)) compare(step);
@@ -92,22 +93,22 @@ class Trainer {
 
   // Of the first rank: to save, and to profile some steps because somebody asks for it. Told once, heard by
   // all when the step is read.
-  double wishes() {
-    double all = time_to_save() ? kWishToSave : 0.0;
-    const bool listens = session_.ranks->first() && options_.profile.wished && !profiling_;
-    if (!listens || wish_under_way_) return all;
-    const int64_t steps = std::clamp<int64_t>(options_.profile.wished(), 0, kMostWishedSteps);
-    wish_under_way_ = steps > 0;
-    return all + static_cast<double>(steps) * kWishToProfile;
+  double requests() {
+    double all = time_to_save() ? kSaveRequest : 0.0;
+    const bool listens = session_.ranks->first() && options_.profile.requested && !profiling_;
+    if (!listens || request_pending_) return all;
+    const int64_t steps = std::clamp<int64_t>(options_.profile.requested(), 0, kMostRequestedSteps);
+    request_pending_ = steps > 0;
+    return all + static_cast<double>(steps) * kProfileRequest;
   }
 
-  void hear_wishes(double stop) {
+  void take_requests(double stop) {
     const double fraction = stop - std::floor(stop);
     stopping_ = stopping_ || stop >= 1;
-    by_wish_ = by_wish_ || stop >= kWishToEnd;
-    wants_save_ = wants_save_ || fraction >= kWishToSave;
-    const double steps = (fraction - (fraction >= kWishToSave ? kWishToSave : 0)) / kWishToProfile;
-    if (steps >= 1 && !profiling_) wished_steps_ = std::llround(steps);
+    by_request_ = by_request_ || stop >= kEndRequest;
+    wants_save_ = wants_save_ || fraction >= kSaveRequest;
+    const double steps = (fraction - (fraction >= kSaveRequest ? kSaveRequest : 0)) / kProfileRequest;
+    if (steps >= 1 && !profiling_) requested_steps_ = std::llround(steps);
   }
 
   void enter(watch::Phase phase, int64_t step) {
@@ -125,7 +126,7 @@ class Trainer {
     const std::shared_ptr<const data::Batch> batch = loader_.next();
     if (step == options_.first_step) base::end_lap(plan_.laps, "wait for the first batch");
     StepInputs inputs = step_inputs(plan_, *batch, step);
-    inputs.stop = signalled() ? 1.0 : wants_end() ? kWishToEnd : wishes();
+    inputs.stop = signalled() ? 1.0 : wants_end() ? kEndRequest : requests();
     const bool counts = due(recipe_.log.histograms, step + 1);
     session_.executor->step(inputs, host_batch(*batch),
                             counts ? std::function<void()>([this] { histograms_.count(); }) : nullptr);
@@ -139,6 +140,16 @@ class Trainer {
     const bool now = step == options_.first_step || plan_.device->id().kind == device::Kind::cpu ||
                      hashes(step + 1) || plan_.model->pairs;
     while (session_.executor->unread() > (now ? 0 : 1)) read_one();
+  }
+
+  // Once.
+  void tell_of_graph(int64_t step) {
+    if (graph_told_ || session_.executor->graph_refusal().empty()) return;
+    graph_told_ = true;
+    observer_.event("no_graph",
+                    "steps are launched call by call, not as one CUDA graph, and may be slower: " +
+                        session_.executor->graph_refusal(),
+                    step);
   }
 
   struct Waiting {
@@ -164,6 +175,7 @@ class Trainer {
     report.memory_gib = fullest_gib(report.step == options_.first_step + 1);
     report.applied = state.apply != 0;
     report.loss_scale = state.loss_scale;
+    tell_of_graph(report.step);
     report.mfu = utilization(report.tokens_per_s);
     if (plan_.model->pairs)
       report.preference = preference_of(session_, session_.executor->read_sequences(), done.inputs.step);
@@ -171,7 +183,7 @@ class Trainer {
     skipped_ = state.skipped;
     step_seconds_ = report.step_ms / 1000;
     // Every rank reads the same number of the same step.
-    hear_wishes(state.stop);
+    take_requests(state.stop);
     if (report.step == options_.first_step + 1) {
       base::end_lap(plan_.laps, "wait for its end");
       observer_.event("first_step",
@@ -270,17 +282,17 @@ class Trainer {
   void start_profile(const ProfiledSteps& steps) {
     drain();
     profiled_ = steps;
-    wished_steps_ = 0;
+    requested_steps_ = 0;
     const std::string why_not = session_.executor->start_profile();
     profiling_ = why_not.empty();
     if (profiling_) return;
-    wish_under_way_ = false;
+    request_pending_ = false;
     observer_.event("no_profile", why_not, steps.first);
   }
 
   void stop_profile() {
     drain();
-    profiling_ = false, wish_under_way_ = false;
+    profiling_ = false, request_pending_ = false;
     Profile profile = session_.executor->stop_profile();
     profile.first_step = profiled_.first;
     // Its table measures what the device can do at best, in memory that no step of the run takes.
@@ -355,8 +367,8 @@ class Trainer {
     Summary summary;
     summary.steps = step;
     summary.finished = step >= recipe_.run.steps;
-    summary.by_wish =
-        !summary.finished && (by_wish_ || (session_.ranks->alone() && !signalled() && wants_end()));
+    summary.by_request =
+        !summary.finished && (by_request_ || (session_.ranks->alone() && !signalled() && wants_end()));
     summary.seconds = static_cast<double>(base::monotonic_ns() - began_) / 1e9;
     summary.tokens_per_s =
         static_cast<double>((step - options_.first_step) * plan_.units_per_step()) / summary.seconds;
@@ -392,10 +404,11 @@ class Trainer {
   int64_t saved_at_ = 0;   // on the clock; the beginning counts as a save
   double save_pause_ = 0;  // seconds that training stood still for the last one
   StepState before_{};     // behind the last step that was read
-  bool wants_save_ = false, stopping_ = false, by_wish_ = false, profiling_ = false, profile_tried_ = false;
-  ProfiledSteps profiled_;       // while profiling_
-  bool wish_under_way_ = false;  // this rank has told a wish to profile that is not fulfilled
-  int64_t wished_steps_ = 0;     // to profile as soon as possible
+  bool wants_save_ = false, stopping_ = false, by_request_ = false, profiling_ = false,
+       profile_tried_ = false, graph_told_ = false;
+  ProfiledSteps profiled_;        // while profiling_
+  bool request_pending_ = false;  // this rank has sent a request to profile that is not fulfilled
+  int64_t requested_steps_ = 0;   // to profile as soon as possible
 };
 
 }  // namespace

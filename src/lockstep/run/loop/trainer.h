@@ -46,23 +46,23 @@ struct TrainOptions {
   // Where this rank says what it is at, and the memory that outlives it; null: neither.
   watch::Recorder* recorder = nullptr;
   MemorySnapshots* snapshots = nullptr;
-  // Steps to profile, counted from 1; what was seen goes to `made`. `wished`: of the first rank, asked before
-  // every step: how many steps somebody wants to have profiled from now on; 0: none.
-  enum class Asked : uint8_t { before, meanwhile };  // by who started the run, or by `wished`
+  // Steps to profile, counted from 1; what was seen goes to `made`. `requested`: of the first rank, asked
+  // before every step: how many steps somebody wants to have profiled from now on; 0: none.
+  enum class Asked : uint8_t { before, meanwhile };  // by who started the run, or by `requested`
   struct {
     int64_t first = 0, last = 0;
     std::function<void(const Profile&, Asked)> made;
-    std::function<int64_t()> wished;
+    std::function<int64_t()> requested;
   } profile;
 };
 
 struct Summary {
   int64_t steps = 0;  // done in all
   bool finished = false;
-  bool by_wish = false;  // TrainOptions::wants_end has ended it, on every rank's word
-  double loss = 0;       // mean over the last tenth of the run, as far as this process has run it
-  int64_t averaged = 0;  // of how many steps that is
-  double last_loss = 0;  // of the last step alone
+  bool by_request = false;  // TrainOptions::wants_end has ended it, on every rank's word
+  double loss = 0;          // mean over the last tenth of the run, as far as this process has run it
+  int64_t averaged = 0;     // of how many steps that is
+  double last_loss = 0;     // of the last step alone
   std::optional<double> eval_loss, floor;
   double seconds = 0, tokens_per_s = 0;
   int64_t skipped = 0;

@@ -145,7 +145,7 @@ TEST(Trainer, SavesByTime) {
   } rows[] = {
       {0, 0, 0, {8}},
       {1e6, 0, 0, {8}},
-      {1, 0, 0, {2, 4, 6, 8}},  // a wish travels with the step that begins then
+      {1, 0, 0, {2, 4, 6, 8}},  // a request travels with the step that begins then
       {2, 0, 0, {3, 6, 8}},
       {1, 0.03, 0, {2, 6, 8}},  // training stands still for less than 1 % of the time
       {0, 0, 5, {5, 8}},
@@ -171,7 +171,7 @@ TEST(Trainer, SavesByTime) {
     if (session.plan.device->id().kind == device::Kind::cpu || row.saved.size() < 3) {
       EXPECT_EQ(saved, row.saved) << row.seconds << " " << row.save_takes << " " << row.every;
     } else {
-      EXPECT_GE(saved.size(), 2u) << row.seconds;  // a wish is read one step late
+      EXPECT_GE(saved.size(), 2u) << row.seconds;  // a request is read one step late
     }
   }
 }

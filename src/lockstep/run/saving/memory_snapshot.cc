@@ -62,8 +62,8 @@ MemorySnapshots::MemorySnapshots(Session& session, int descriptor) : session_(se
   for (const Parameters::Named& one : parameters.statistics()) add(one.name, one.master);
   shape_ = base::hash_text(shape);
   bytes_ = base::round_up(bytes_, kPage);
-  const recipe::AutoInt& wish = session.plan.recipe().checkpoint.snapshot_every;
-  if (!wish.is_auto) every_ = wish.value;
+  const recipe::AutoInt& requested = session.plan.recipe().checkpoint.snapshot_every;
+  if (!requested.is_auto) every_ = requested.value;
 
   // Where all ranks hold the same, one of a host is enough, unless it is so little that it does not matter.
   const bool small = bytes_ < kSmall;
@@ -193,8 +193,8 @@ void MemorySnapshots::share(int root, int which) {
 }
 
 bool MemorySnapshots::due(int64_t step) {
-  const recipe::AutoInt& wish = session_.plan.recipe().checkpoint.snapshot_every;
-  if (!wish.is_auto) return wish.value > 0 && step % wish.value == 0;
+  const recipe::AutoInt& requested = session_.plan.recipe().checkpoint.snapshot_every;
+  if (!requested.is_auto) return requested.value > 0 && step % requested.value == 0;
   if (every_ == 0) return ++seen_ >= 2;  // the first step is slower than others
   return (step - decided_at_) % every_ == 0;
 }

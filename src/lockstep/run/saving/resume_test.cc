@@ -12,9 +12,7 @@
 #include <map>
 
 #include "lockstep/base/temporary_folder.h"
-#include "lockstep/run/loop/trainer.h"
-#include "lockstep/run/saving/saver.h"
-#include "lockstep/run/session/load.h"
+#include "lockstep/run/saving/saving_testing.h"
 #include "lockstep/run/session/rank_layout.h"
 #include "lockstep/run/testing.h"
 
@@ -79,17 +77,8 @@ Outcome run_on(const Layout& layout, const Words& recipe, const std::string& fro
   on_ranks(layout.world, "shm", [&](comm::World& world) {
     Ranks ranks(world);
     Session session(make_plan(tiny_recipe(words), {}, for_this(ranks)), &ranks);
-    std::unique_ptr<Saver> saver;
-    TrainOptions options;
-    if (!save_in.empty()) {
-      saver = std::make_unique<Saver>(session, save_in);
-      options.save_every = kStop;
-      options.save = [&](int64_t step) { saver->save(step); };
-    }
-    if (!from.empty()) options.first_step = load_checkpoint(session, from);
     Losses losses;
-    const std::string hash = train(session, options, losses).params_hash;
-    if (saver) saver->finish();
+    const std::string hash = train_and_save(session, from, save_in, kStop, losses).params_hash;
     outcomes[static_cast<size_t>(world.rank())] = {hash, losses.all};
   });
   for (const Outcome& one : outcomes) EXPECT_EQ(one, outcomes[0]) << layout.name << ": ranks differ";

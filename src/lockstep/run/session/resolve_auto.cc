@@ -65,13 +65,15 @@ void resolve_slices(Plan& plan) {
 }  // namespace
 
 DType resolve_precision(recipe::Resolved& resolved, const device::Properties& device, bool own_model) {
-  std::string& wish = resolved.recipe.precision.compute;
-  if (wish == "auto") {
-    wish = own_model ? "fp32" : device.fast_bf16 ? "bf16" : device.fast_fp16 ? "fp16" : "fp32";
+  std::string& requested = resolved.recipe.precision.compute;
+  if (requested == "auto") {
+    requested = own_model ? "fp32" : device.fast_bf16 ? "bf16" : device.fast_fp16 ? "fp16" : "fp32";
     resolved.origin["precision.compute"] = "auto";
   }
-  if (wish == "fp8") check_fp8_device(resolved.recipe, device);
-  return wish == "bf16" || wish == "fp8" ? DType::bf16 : wish == "fp16" ? DType::f16 : DType::f32;
+  if (requested == "fp8") check_fp8_device(resolved.recipe, device);
+  return requested == "bf16" || requested == "fp8" ? DType::bf16
+         : requested == "fp16"                     ? DType::f16
+                                                   : DType::f32;
 }
 
 void resolve_logits_chunk(recipe::Resolved& resolved, DType compute, bool cuda) {

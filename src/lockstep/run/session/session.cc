@@ -81,14 +81,14 @@ bool Session::saves_adapter() const {
 }
 
 Executor::Options executor_options(const Session& session) {
-  const std::string wish = base::environment("LOCKSTEP_GRAPH").value_or("");
+  const std::string requested = base::environment("LOCKSTEP_GRAPH").value_or("");
   return {.optimizer = session.plan.optimizer,
           .tf32 = session.plan.recipe().precision.tf32,
           .ranks = session.ranks,
           .ring = session.ring,
           .watch = session.watch(),
-          .graph = wish != "off" && session.plan.model->can_be_captured(),
-          .graph_of_lanes = wish == "all"};
+          .graph = requested != "off" && session.plan.model->can_be_captured(),
+          .graph_of_lanes = requested == "all"};
 }
 
 Session::~Session() {

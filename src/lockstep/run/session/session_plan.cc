@@ -43,8 +43,8 @@ void set_threads(const recipe::Recipe& recipe, const comm::Seat& seat) {
   int threads = recipe.run.threads.is_auto ? 0 : static_cast<int>(recipe.run.threads.value);
   device::set_thread_count(threads);
   const char* const variable = std::getenv("OMP_NUM_THREADS");
-  const bool wished = threads > 0 || (variable != nullptr && device::parse_threads(variable));
-  if (!wished && seat.local_world > 1) {
+  const bool requested = threads > 0 || (variable != nullptr && device::parse_threads(variable));
+  if (!requested && seat.local_world > 1) {
     device::set_thread_count(std::max(1, device::thread_count() / seat.local_world));
   }
 }

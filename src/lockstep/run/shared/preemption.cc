@@ -42,8 +42,8 @@ Place this_place() {
           first_line("/sys/class/dmi/id/sys_vendor")};
 }
 
-Notice find_notice(const recipe::AutoInt& wish, const Place& place) {
-  if (!wish.is_auto) return {static_cast<double>(wish.value), "checkpoint.notice"};
+Notice find_notice(const recipe::AutoInt& requested, const Place& place) {
+  if (!requested.is_auto) return {static_cast<double>(requested.value), "checkpoint.notice"};
   if (place.variable("SLURM_JOB_ID")) {
     const auto signal = place.variable("SBATCH_SIGNAL");
     return signal ? Notice{slurm_signal(*signal), "Slurm's --signal"} : Notice{kSlurmKillWait, "Slurm"};

@@ -26,7 +26,7 @@ struct Place {
   std::string product, vendor;
 };
 Place this_place();
-Notice find_notice(const recipe::AutoInt& wish, const Place& place);
+Notice find_notice(const recipe::AutoInt& requested, const Place& place);
 
 // Empty: it fits, or there is no notice to fit into. Else a warning with the arithmetic and what helps.
 std::string notice_warning(const Notice& notice, double stop_seconds, double save_seconds, bool measured);

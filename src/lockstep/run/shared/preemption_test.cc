@@ -12,7 +12,7 @@ namespace {
 
 TEST(Notice, IsKnownByThePlace) {
   struct Case {
-    recipe::AutoInt wish;
+    recipe::AutoInt requested;
     std::map<std::string, std::string> environment;
     std::string product, vendor;
     double seconds;
@@ -36,7 +36,7 @@ TEST(Notice, IsKnownByThePlace) {
                         return found == one.environment.end() ? std::nullopt : std::optional(found->second);
                       },
                       one.product, one.vendor};
-    const Notice notice = find_notice(one.wish, place);
+    const Notice notice = find_notice(one.requested, place);
     EXPECT_EQ(notice.seconds, one.seconds) << one.from;
     EXPECT_EQ(notice.from, one.from);
   }

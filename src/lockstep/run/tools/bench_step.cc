@@ -60,6 +60,7 @@ std::vector<double> time_steps(Session& session, const BenchStepOptions& options
     if (alone && session.executor->unread() > 0) read(step);
   }
   while (session.executor->unread() > 0) read(steps - 1);
+  result.graph = session.executor->runs_as_graph();
   return times;
 }
 

@@ -33,6 +33,7 @@ struct BenchStep {
   double product_tflops = 0, copy_gb_s = 0;  // the ceilings
   double fp8_tflops = 0;                     // of a product of fp8, where the step has any
   double limit_ms = 0;
+  bool graph = false;  // the timed steps were launched as one CUDA graph
 };
 
 void check(const BenchStepOptions& options);  // ConfigError 109

@@ -134,7 +134,15 @@ TEST(Sampler, LogprobsAreTheModelsOwn) {
   const std::vector<int32_t> seen = {2};
   const Drawn drawn = sampler.draw(logits.data(), seen, options, 0, 0);
   EXPECT_EQ(drawn.token, 0) << "2 / 9 is below 0.5";
-  EXPECT_NEAR(drawn.logprob, 0.5 - std::log(std::exp(0.5) + std::exp(-1.0) + std::exp(2.0)), 1e-6);
+  const double all = std::log(std::exp(0.5) + std::exp(-1.0) + std::exp(2.0));
+  EXPECT_NEAR(drawn.logprob, 0.5 - all, 1e-6);
+  for (const double temperature : {0.3, 1.0, 4.0}) {
+    for (uint64_t n = 0; n < 5; ++n) {
+      const Drawn hot = sampler.draw(logits.data(), {},
+                                     {.temperature = temperature, .top_p = 0.99, .logprobs = true}, 0, n);
+      EXPECT_NEAR(hot.logprob, logits[static_cast<size_t>(hot.token)] - all, 1e-6) << temperature;
+    }
+  }
 }
 
 TEST(Sampler, EqualLogitsGoToTheFirstAndOthersThanNumbersAreRefused) {

@@ -1,5 +1,5 @@
 // Ports that are derived, among others who have taken some of them.
-#include "lockstep/launch/rendezvous/meeting_point.h"
+#include "lockstep/launch/rendezvous/rendezvous_point.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -19,10 +19,7 @@ namespace lockstep::launch {
 namespace {
 
 using namespace std::chrono_literals;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using comm::contains;
 
 const comm::Secret& secret() {
   static const comm::Secret one = comm::Secret::random();
@@ -30,9 +27,9 @@ const comm::Secret& secret() {
 }
 
 // Of a job that no other test process derives ports from, with all of them free.
-MeetingPoint free_point() {
+RendezvousPoint free_point() {
   for (int k = 0;; ++k) {
-    MeetingPoint point = agreed_point("127.0.0.1", fmt::format("test {} {}", ::getpid(), k));
+    RendezvousPoint point = agreed_point("127.0.0.1", fmt::format("test {} {}", ::getpid(), k));
     point.patience = 700ms;
     if (std::all_of(point.ports.begin(), point.ports.end(), port_is_free)) return point;
   }
@@ -49,7 +46,7 @@ struct Search {
   std::string endpoint, problem, said;
 };
 
-Search search(const MeetingPoint& point, Duration timeout) {
+Search search(const RendezvousPoint& point, Duration timeout) {
   comm::StoreClientOptions client;
   client.secret = secret(), client.who = "node 1";
   Search found;
@@ -59,9 +56,9 @@ Search search(const MeetingPoint& point, Duration timeout) {
   return found;
 }
 
-TEST(MeetingPoint, PortsOfAJobAreDifferentAndNotTheKernels) {
+TEST(RendezvousPoint, PortsOfAJobAreDifferentAndNotTheKernels) {
   for (int job = 0; job < 1000; ++job) {
-    const MeetingPoint point = agreed_point("node0", std::to_string(job));
+    const RendezvousPoint point = agreed_point("node0", std::to_string(job));
     EXPECT_EQ(std::set<int>(point.ports.begin(), point.ports.end()).size(), point.ports.size());
     for (const int port : point.ports) EXPECT_TRUE(port >= 20000 && port < 32000) << port;
   }
@@ -72,10 +69,10 @@ TEST(MeetingPoint, PortsOfAJobAreDifferentAndNotTheKernels) {
 
 // Who has the first ports: nobody, another run (with our user's secret), a program that says nothing, one
 // that speaks another language.
-TEST(MeetingPoint, WhoHasAPortAlreadyIsPassedOver) {
+TEST(RendezvousPoint, WhoHasAPortAlreadyIsPassedOver) {
   for (size_t taken = 0; taken < 4; ++taken) {
     SCOPED_TRACE(taken);
-    const MeetingPoint point = free_point();
+    const RendezvousPoint point = free_point();
     std::optional<comm::StoreServer> another, tls;
     std::optional<comm::Socket> silent;
     comm::StoreServerOptions theirs = server_options();
@@ -97,8 +94,8 @@ TEST(MeetingPoint, WhoHasAPortAlreadyIsPassedOver) {
   }
 }
 
-TEST(MeetingPoint, WhereNobodyAnswersWhatWasFoundIsSaid) {
-  const MeetingPoint point = free_point();
+TEST(RendezvousPoint, WhereNobodyAnswersWhatWasFoundIsSaid) {
+  const RendezvousPoint point = free_point();
   comm::StoreServerOptions theirs = server_options();
   theirs.run = "theirs", theirs.port = point.ports[1];
   const comm::StoreServer another(theirs);
@@ -109,8 +106,8 @@ TEST(MeetingPoint, WhereNobodyAnswersWhatWasFoundIsSaid) {
   EXPECT_TRUE(contains(found.said, "waiting for node 0 at " + point.text())) << found.said;
 }
 
-TEST(MeetingPoint, AnotherSecretIsSaidAtOnce) {
-  const MeetingPoint point = free_point();
+TEST(RendezvousPoint, AnotherSecretIsSaidAtOnce) {
+  const RendezvousPoint point = free_point();
   comm::StoreServerOptions options = server_options();
   options.secret = comm::Secret::random();
   const auto server = hold_store(point, options);
@@ -118,11 +115,11 @@ TEST(MeetingPoint, AnotherSecretIsSaidAtOnce) {
 }
 
 // An intruder at the first port that hands everything on to the store; and a store that has another secret.
-TEST(MeetingPoint, WhoCannotProveItselfIsPassedOver) {
-  const MeetingPoint point = free_point();
-  comm::StoreServerOptions stranger = server_options();
-  stranger.secret = comm::Secret::random(), stranger.run = point.run, stranger.port = point.ports[1];
-  const comm::StoreServer another(stranger);
+TEST(RendezvousPoint, WhoCannotProveItselfIsPassedOver) {
+  const RendezvousPoint point = free_point();
+  comm::StoreServerOptions foreign = server_options();
+  foreign.secret = comm::Secret::random(), foreign.run = point.run, foreign.port = point.ports[1];
+  const comm::StoreServer another(foreign);
   comm::StoreServerOptions options = server_options();
   options.run = point.run, options.port = point.ports[2];
   const comm::StoreServer server(options);
@@ -133,8 +130,8 @@ TEST(MeetingPoint, WhoCannotProveItselfIsPassedOver) {
   EXPECT_EQ(relay.handed_on(), 1);
 }
 
-TEST(MeetingPoint, AStoreOfThatNameWithAnotherSecretIsNamedToTheFirstNode) {
-  const MeetingPoint point = free_point();
+TEST(RendezvousPoint, AStoreOfThatNameWithAnotherSecretIsNamedToTheFirstNode) {
+  const RendezvousPoint point = free_point();
   comm::StoreServerOptions theirs = server_options();
   theirs.secret = comm::Secret::random(), theirs.run = point.run, theirs.port = point.ports[1];
   const comm::StoreServer another(theirs);
@@ -143,16 +140,16 @@ TEST(MeetingPoint, AStoreOfThatNameWithAnotherSecretIsNamedToTheFirstNode) {
 }
 
 // What had the first port when the other began has ended since.
-TEST(MeetingPoint, ASecondFirstNodeIsFoundBehindAFreePort) {
-  const MeetingPoint point = free_point();
+TEST(RendezvousPoint, ASecondFirstNodeIsFoundBehindAFreePort) {
+  const RendezvousPoint point = free_point();
   comm::StoreServerOptions options = server_options();
   options.run = point.run, options.port = point.ports[3];
   const comm::StoreServer first(options);
   EXPECT_TRUE(contains(base::refusal(528, [&] { hold_store(point, server_options()); }), point.endpoint(3)));
 }
 
-TEST(MeetingPoint, AnEarlierStartOfTheJobMayTakeAMomentToEnd) {
-  MeetingPoint point = free_point();
+TEST(RendezvousPoint, AnEarlierStartOfTheJobMayTakeAMomentToEnd) {
+  RendezvousPoint point = free_point();
   point.patience = 10s;
   auto earlier = hold_store(point, server_options());
   std::thread end([&] {
@@ -163,13 +160,13 @@ TEST(MeetingPoint, AnEarlierStartOfTheJobMayTakeAMomentToEnd) {
   end.join();
 }
 
-TEST(MeetingPoint, AllPortsTakenIsSaidWithThem) {
-  const MeetingPoint point = free_point();
+TEST(RendezvousPoint, AllPortsTakenIsSaidWithThem) {
+  const RendezvousPoint point = free_point();
   std::vector<comm::Socket> all;
   for (const int port : point.ports) all.push_back(comm::listen_at("127.0.0.1", port));
   const std::string sentence = base::refusal(513, [&] { hold_store(point, server_options()); });
   EXPECT_TRUE(contains(sentence, point.text()) && contains(sentence, "--rdzv-endpoint")) << sentence;
-  const MeetingPoint given = given_point("127.0.0.1", point.ports[0]);
+  const RendezvousPoint given = given_point("127.0.0.1", point.ports[0]);
   EXPECT_TRUE(contains(base::refusal(513, [&] { hold_store(given, server_options()); }), given.text()));
 }
 

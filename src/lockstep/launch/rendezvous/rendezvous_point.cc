@@ -1,4 +1,4 @@
-#include "lockstep/launch/rendezvous/meeting_point.h"
+#include "lockstep/launch/rendezvous/rendezvous_point.h"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ constexpr int kCandidates = 4;
 // Coprime with kPorts: no port comes twice.
 constexpr uint64_t kStride = 4201;
 
-comm::StoreClientOptions client_of(const MeetingPoint& point, const comm::StoreServerOptions& server,
+comm::StoreClientOptions client_of(const RendezvousPoint& point, const comm::StoreServerOptions& server,
                                    const std::string& endpoint) {
   comm::StoreClientOptions client;
   client.endpoint = endpoint, client.secret = server.secret, client.tls = server.tls;
@@ -37,7 +37,7 @@ comm::StoreClientOptions client_of(const MeetingPoint& point, const comm::StoreS
 
 // Why no store of this run may begin here: another process has one at that port. Nothing: none was seen
 // there.
-std::exception_ptr ask_at(const MeetingPoint& point, const comm::StoreServerOptions& server, size_t which,
+std::exception_ptr ask_at(const RendezvousPoint& point, const comm::StoreServerOptions& server, size_t which,
                           comm::Door& door) {
   constexpr Duration kOneKnock{1000};
   const std::string there = point.endpoint(which);
@@ -60,7 +60,7 @@ std::exception_ptr ask_at(const MeetingPoint& point, const comm::StoreServerOpti
 // Returns when there is no store of this run at any of the ports `which`: nobody is there, or somebody has
 // said that it is something else. A port whose program says nothing as long as the patience lasts is
 // another's. The result: where nobody was.
-std::set<size_t> expect_no_store(const MeetingPoint& point, const comm::StoreServerOptions& server,
+std::set<size_t> expect_no_store(const RendezvousPoint& point, const comm::StoreServerOptions& server,
                                  std::vector<size_t> which) {
   constexpr Duration kPause{500};  // each knock may be a line in the log of the store there
   const Clock::time_point end = Clock::now() + point.patience;
@@ -95,7 +95,7 @@ struct Answers {
 
 // One knock at each door. One that opens and says nothing uses up the turn: the next begins behind it, at
 // `first`.
-std::unique_ptr<comm::Store> knock_at_all(const MeetingPoint& point, comm::StoreClientOptions& client,
+std::unique_ptr<comm::Store> knock_at_all(const RendezvousPoint& point, comm::StoreClientOptions& client,
                                           size_t& first, Clock::time_point end, Answers& answers) {
   for (size_t k = 0; k < point.ports.size(); ++k) {
     const size_t which = first;
@@ -133,28 +133,29 @@ std::string endpoint_text(const std::string& host, int port) {
                                              : fmt::format("[{}]:{}", host, port);
 }
 
-std::string MeetingPoint::endpoint(size_t which) const { return endpoint_text(host, ports[which]); }
+std::string RendezvousPoint::endpoint(size_t which) const { return endpoint_text(host, ports[which]); }
 
-std::string MeetingPoint::text() const {
+std::string RendezvousPoint::text() const {
   return ports.size() == 1 ? endpoint(0) : fmt::format("{} (ports {})", host, fmt::join(ports, ", "));
 }
 
-MeetingPoint given_point(const std::string& host, int port) { return {.host = host, .ports = {port}}; }
+RendezvousPoint given_point(const std::string& host, int port) { return {.host = host, .ports = {port}}; }
 
-MeetingPoint agreed_point(const std::string& host, const std::string& job) {
+RendezvousPoint agreed_point(const std::string& host, const std::string& job) {
   const uint64_t hash = base::hash_text(job);
-  MeetingPoint point{.run = fmt::format("{:016x}", hash), .host = host, .ports = {}};
+  RendezvousPoint point{.run = fmt::format("{:016x}", hash), .host = host, .ports = {}};
   for (uint64_t k = 0; k < kCandidates; ++k)
     point.ports.push_back(kFirstPort + static_cast<int>((hash + k * kStride) % kPorts));
   return point;
 }
 
-MeetingPoint point_of(const Options& options) {
+RendezvousPoint point_of(const Options& options) {
   return options.agreed_for.empty() ? given_point(options.endpoint_host, options.endpoint_port)
                                     : agreed_point(options.endpoint_host, options.agreed_for);
 }
 
-std::unique_ptr<comm::StoreServer> hold_store(const MeetingPoint& point, comm::StoreServerOptions options) {
+std::unique_ptr<comm::StoreServer> hold_store(const RendezvousPoint& point,
+                                              comm::StoreServerOptions options) {
   options.address = point.host, options.run = point.run;
   // All of them, also those behind the first free one: what had that when the other process began is gone.
   std::vector<size_t> all(point.ports.size());
@@ -175,7 +176,7 @@ std::unique_ptr<comm::StoreServer> hold_store(const MeetingPoint& point, comm::S
                                             point.text()));
 }
 
-std::unique_ptr<comm::Store> reach_store(const MeetingPoint& point, comm::StoreClientOptions& client,
+std::unique_ptr<comm::Store> reach_store(const RendezvousPoint& point, comm::StoreClientOptions& client,
                                          Duration timeout, const Say& say, std::string& problem) {
   constexpr Duration kTurn{1500}, kFirstPause{20}, kLongestPause{1000};
   const Clock::time_point end = Clock::now() + timeout;

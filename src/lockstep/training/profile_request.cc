@@ -1,4 +1,4 @@
-#include "lockstep/training/profile_wish.h"
+#include "lockstep/training/profile_request.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -15,11 +15,11 @@ constexpr std::chrono::milliseconds kInterval{500};
 
 }  // namespace
 
-ProfileWish::ProfileWish(const std::string& run_folder) : path_(run_folder + "/trace/wanted.json") {
+ProfileRequest::ProfileRequest(const std::string& run_folder) : path_(run_folder + "/trace/wanted.json") {
   ::unlink(path_.c_str());  // left by somebody who asked a run that had ended
 }
 
-int64_t ProfileWish::steps() {
+int64_t ProfileRequest::steps() {
   const auto now = std::chrono::steady_clock::now();
   if (now - looked_at_ < kInterval) return 0;
   looked_at_ = now;

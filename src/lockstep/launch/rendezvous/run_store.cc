@@ -1,4 +1,4 @@
-#include "lockstep/launch/rendezvous/meeting.h"
+#include "lockstep/launch/rendezvous/run_store.h"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -35,33 +35,33 @@ comm::StoreClientOptions client_of(const Options& options, const comm::Secret& s
 }
 
 // CommError 536 where nobody answers.
-void reach(const MeetingPoint& point, comm::StoreClientOptions client, Duration timeout, const Say& say,
-           Meeting& meeting) {
+void reach(const RendezvousPoint& point, comm::StoreClientOptions client, Duration timeout, const Say& say,
+           RunStore& run_store) {
   std::string problem;
-  meeting.store = reach_store(point, client, timeout, say, problem);
-  meeting.endpoint = client.endpoint;
-  if (meeting.store) return;
+  run_store.connection = reach_store(point, client, timeout, say, problem);
+  run_store.endpoint = client.endpoint;
+  if (run_store.connection) return;
   throw base::CommError(
       536, fmt::format("no response at {} within {} ({}): is node 0 running and the port open?", point.text(),
                        base::human_duration(static_cast<double>(timeout.count()) / 1000), problem));
 }
 
-Meeting meet_alone(bool ranks_need_store, bool tls, const Say& say) {
-  Meeting meeting;
+RunStore open_alone(bool ranks_need_store, bool tls, const Say& say) {
+  RunStore run_store;
   if (!ranks_need_store) {
-    meeting.store = comm::make_local_store();
-    return meeting;
+    run_store.connection = comm::make_local_store();
+    return run_store;
   }
-  meeting.secret = comm::Secret::random();
+  run_store.secret = comm::Secret::random();
   comm::StoreServerOptions options;
-  options.secret = meeting.secret, options.log = say, options.tls = tls;
-  meeting.server = std::make_unique<comm::StoreServer>(options);
-  meeting.endpoint = meeting.server->endpoint();
+  options.secret = run_store.secret, options.log = say, options.tls = tls;
+  run_store.server = std::make_unique<comm::StoreServer>(options);
+  run_store.endpoint = run_store.server->endpoint();
   comm::StoreClientOptions client;
-  client.endpoint = meeting.endpoint, client.secret = meeting.secret, client.who = "the launcher",
+  client.endpoint = run_store.endpoint, client.secret = run_store.secret, client.who = "the launcher",
   client.tls = tls;
-  meeting.store = comm::connect_store(client);
-  return meeting;
+  run_store.connection = comm::connect_store(client);
+  return run_store;
 }
 
 // Whether this node is to hold the store: said, node 0, or (without numbers) the machine that the endpoint
@@ -76,43 +76,43 @@ bool should_hold(const Options& options) {
 
 std::string run_prefix(const std::string& run_id) { return "launch/" + run_id + "/"; }
 
-Meeting join_by_file(const Options& options, const std::string& job, const Say& say) {
+RunStore join_by_file(const Options& options, const std::string& job, const Say& say) {
   const Clock::time_point deadline = Clock::now() + options.join_timeout - kAskEvery;
   while (!find_rendezvous_file(job) && Clock::now() < deadline) {
     end_if_asked();
     std::this_thread::sleep_for(kAskEvery);
   }
   const StoreAddress found = await_rendezvous_file(job, kAskEvery);
-  Meeting meeting;
-  meeting.leads = false, meeting.secret = found.secret;
+  RunStore run_store;
+  run_store.leads = false, run_store.secret = found.secret;
   const comm::Endpoint place = comm::parse_endpoint(found.endpoint);
   reach(given_point(place.host, place.port), client_of(options, found.secret), options.join_timeout, say,
-        meeting);
-  return meeting;
+        run_store);
+  return run_store;
 }
 
-Meeting open_meeting(const Options& given, bool ranks_need_store, Say say) {
+RunStore open_run_store(const Options& given, bool ranks_need_store, Say say) {
   Options options = given;
   options.endpoint_host = reachable(given.endpoint_host);
-  if (options.endpoint_host.empty()) return meet_alone(ranks_need_store, options.tls, say);
-  Meeting meeting;
-  meeting.leads = should_hold(options);
-  meeting.secret = meeting_secret(options, meeting.leads, say);
-  MeetingPoint point = point_of(options);
-  if (meeting.leads) {
+  if (options.endpoint_host.empty()) return open_alone(ranks_need_store, options.tls, say);
+  RunStore run_store;
+  run_store.leads = should_hold(options);
+  run_store.secret = run_secret(options, run_store.leads, say);
+  RendezvousPoint point = point_of(options);
+  if (run_store.leads) {
     comm::StoreServerOptions server;
-    server.secret = meeting.secret, server.log = say, server.tls = options.tls;
+    server.secret = run_store.secret, server.log = say, server.tls = options.tls;
     try {
-      meeting.server = hold_store(point, server);
-      point.ports = {meeting.server->port()};
+      run_store.server = hold_store(point, server);
+      point.ports = {run_store.server->port()};
     } catch (const base::ConfigError&) {
       // Without numbers another launcher of this machine may have been first.
       if (options.node_rank >= 0 || options.is_host) throw;
-      meeting.leads = false;
+      run_store.leads = false;
     }
   }
-  reach(point, client_of(options, meeting.secret), options.join_timeout, say, meeting);
-  return meeting;
+  reach(point, client_of(options, run_store.secret), options.join_timeout, say, run_store);
+  return run_store;
 }
 
 }  // namespace lockstep::launch

@@ -12,9 +12,9 @@
 
 namespace lockstep::training {
 
-class ProfileWish {
+class ProfileRequest {
  public:
-  explicit ProfileWish(const std::string& run_folder);
+  explicit ProfileRequest(const std::string& run_folder);
   // How many steps are asked for; 0: none. Costs a look at a folder at most twice a second.
   int64_t steps();
 

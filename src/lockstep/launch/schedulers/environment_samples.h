@@ -1,0 +1,248 @@
+// Environments of tasks, for tests. Slurm's and Open MPI's were recorded under real ones; those of PBS,
+// Vertex AI, Kubeflow, TPU VMs, SageMaker and Azure ML are written after their documentation.
+#pragma once
+
+namespace lockstep::launch {
+
+// Slurm 22.05: srun -N2 -n4 on nodes of unequal room; task 2.
+inline const char* const kSlurmUneven = R"(SLURMD_NODENAME=n1
+SLURM_CPUS_ON_NODE=3
+SLURM_GTIDS=0,1,2
+SLURM_JOBID=1
+SLURM_JOB_CPUS_PER_NODE=3,1
+SLURM_JOB_ID=1
+SLURM_JOB_NODELIST=n[1-2]
+SLURM_JOB_NUM_NODES=2
+SLURM_LAUNCH_NODE_IPADDR=127.0.0.1
+SLURM_LOCALID=2
+SLURM_NNODES=2
+SLURM_NODEID=0
+SLURM_NODELIST=n[1-2]
+SLURM_NPROCS=4
+SLURM_NTASKS=4
+SLURM_PROCID=2
+SLURM_SRUN_COMM_HOST=127.0.0.1
+SLURM_STEPID=0
+SLURM_STEP_ID=0
+SLURM_STEP_NODELIST=n[1-2]
+SLURM_STEP_NUM_NODES=2
+SLURM_STEP_NUM_TASKS=4
+SLURM_STEP_TASKS_PER_NODE=3,1
+SLURM_TASKS_PER_NODE=3,1)";
+
+// srun -N2 -n2 --gpus-per-node=2, task 1.
+inline const char* const kSlurmAgents = R"(CUDA_VISIBLE_DEVICES=0,1
+GPU_DEVICE_ORDINAL=0,1
+SLURM_GPUS_ON_NODE=2
+SLURM_JOB_ID=3
+SLURM_JOB_NODELIST=n[1-2]
+SLURM_JOB_NUM_NODES=2
+SLURM_LOCALID=0
+SLURM_NNODES=2
+SLURM_NODEID=1
+SLURM_NODELIST=n[1-2]
+SLURM_NTASKS=2
+SLURM_PROCID=1
+SLURM_STEPID=0
+SLURM_STEP_GPUS=0,1
+SLURM_STEP_ID=0
+SLURM_STEP_NODELIST=n[1-2]
+SLURM_STEP_NUM_NODES=2
+SLURM_STEP_NUM_TASKS=2
+SLURM_STEP_TASKS_PER_NODE=1(x2)
+SLURM_TASKS_PER_NODE=1(x2))";
+
+// srun --het-group=0,1 in a heterogeneous job: three tasks on n3, then one on each of n1 and n2; task 3.
+inline const char* const kSlurmHet = R"(SLURMD_NODENAME=n1
+SLURM_HET_SIZE=2
+SLURM_JOB_ID=1
+SLURM_JOB_NODELIST=n[1-3]
+SLURM_JOB_NODELIST_HET_GROUP_0=n3
+SLURM_JOB_NODELIST_HET_GROUP_1=n[1-2]
+SLURM_JOB_NUM_NODES=3
+SLURM_LOCALID=0
+SLURM_NODEID=1
+SLURM_NTASKS=5
+SLURM_PROCID=3
+SLURM_STEP_ID=0
+SLURM_STEP_NODELIST=n[1-3]
+SLURM_STEP_NUM_NODES=3
+SLURM_STEP_NUM_TASKS=5
+SLURM_STEP_TASKS_PER_NODE=1(x2),3)";
+
+// The same job, srun --het-group=1: the step has the second component alone.
+inline const char* const kSlurmHetPart = R"(SLURMD_NODENAME=n2
+SLURM_HET_SIZE=2
+SLURM_JOB_ID=1
+SLURM_JOB_NODELIST_HET_GROUP_0=n3
+SLURM_JOB_NODELIST_HET_GROUP_1=n[1-2]
+SLURM_LOCALID=0
+SLURM_NODEID=1
+SLURM_PROCID=1
+SLURM_STEP_ID=1
+SLURM_STEP_NODELIST=n[1-2]
+SLURM_STEP_NUM_NODES=2
+SLURM_STEP_NUM_TASKS=2
+SLURM_STEP_TASKS_PER_NODE=1(x2))";
+
+// srun -N2 -n4 --gpus-per-task=1, task 1.
+inline const char* const kSlurmGpuTasks = R"(CUDA_VISIBLE_DEVICES=1
+SLURMD_TRES_BIND=gpu:per_task:1
+SLURM_GPUS_ON_NODE=3
+SLURM_JOB_ID=4
+SLURM_JOB_NODELIST=n[1-2]
+SLURM_LOCALID=1
+SLURM_NODEID=0
+SLURM_NTASKS=4
+SLURM_PROCID=1
+SLURM_STEP_GPUS=1
+SLURM_STEP_ID=0
+SLURM_STEP_NODELIST=n[1-2]
+SLURM_STEP_NUM_NODES=2
+SLURM_STEP_NUM_TASKS=4
+SLURM_STEP_TASKS_PER_NODE=3,1)";
+
+// srun -N1 -n2 inside salloc -N2 -n4, task 1: the step is smaller than the job.
+inline const char* const kSlurmStepInJob = R"(SLURM_JOB_CPUS_PER_NODE=3,1
+SLURM_JOB_ID=5
+SLURM_JOB_NODELIST=n[1-2]
+SLURM_JOB_NUM_NODES=2
+SLURM_LOCALID=1
+SLURM_NNODES=1
+SLURM_NODEID=0
+SLURM_NODELIST=n[1-2]
+SLURM_NTASKS=2
+SLURM_PROCID=1
+SLURM_STEP_ID=0
+SLURM_STEP_NODELIST=n1
+SLURM_STEP_NUM_NODES=1
+SLURM_STEP_NUM_TASKS=2
+SLURM_STEP_TASKS_PER_NODE=2
+SLURM_TASKS_PER_NODE=2)";
+
+inline const char* const kSallocShell = R"(SLURM_CLUSTER_NAME=c
+SLURM_JOBID=5
+SLURM_JOB_CPUS_PER_NODE=3,1
+SLURM_JOB_ID=5
+SLURM_JOB_NAME=interactive
+SLURM_JOB_NODELIST=n[1-2]
+SLURM_JOB_NUM_NODES=2
+SLURM_NNODES=2
+SLURM_NODELIST=n[1-2]
+SLURM_NPROCS=4
+SLURM_NTASKS=4
+SLURM_SUBMIT_HOST=vm
+SLURM_TASKS_PER_NODE=3,1)";
+
+// The script of sbatch -N2 --ntasks-per-node=2: it looks like task 0, and is a shell.
+inline const char* const kBatchShell = R"(SLURM_GTIDS=0
+SLURM_JOB_ID=6
+SLURM_JOB_NODELIST=n[1-2]
+SLURM_JOB_NUM_NODES=2
+SLURM_LOCALID=0
+SLURM_NNODES=2
+SLURM_NODEID=0
+SLURM_NPROCS=4
+SLURM_NTASKS=4
+SLURM_NTASKS_PER_NODE=2
+SLURM_PROCID=0
+SLURM_TASKS_PER_NODE=2(x2)
+SLURM_TASK_PID=389)";
+
+// Open MPI 4.1.4: mpirun -np 2, rank 1.
+inline const char* const kOpenMpi = R"(OMPI_APP_CTX_NUM_PROCS=2
+OMPI_COMM_WORLD_LOCAL_RANK=1
+OMPI_COMM_WORLD_LOCAL_SIZE=2
+OMPI_COMM_WORLD_NODE_RANK=1
+OMPI_COMM_WORLD_RANK=1
+OMPI_COMM_WORLD_SIZE=2
+OMPI_MCA_ess_base_jobid=613220353
+OMPI_MCA_ess_base_vpid=1
+OMPI_MCA_orte_ess_node_rank=1
+OMPI_MCA_orte_hnp_uri=613220352.0;tcp://127.0.0.1:54065
+OMPI_MCA_orte_num_nodes=1
+OMPI_UNIVERSE_SIZE=2
+PMIX_HOSTNAME=vm
+PMIX_NAMESPACE=613220353
+PMIX_RANK=1)";
+
+inline const char* const kOpenMpiTwoHosts = R"(OMPI_COMM_WORLD_LOCAL_RANK=0
+OMPI_COMM_WORLD_LOCAL_SIZE=1
+OMPI_COMM_WORLD_RANK=3
+OMPI_COMM_WORLD_SIZE=4
+OMPI_MCA_orte_hnp_uri=1.0;tcp://10.0.0.1,192.168.1.1:54065
+OMPI_MCA_orte_num_nodes=2
+PMIX_NAMESPACE=613220353)";
+
+inline const char* const kVertex =
+    R"(CLUSTER_SPEC={"cluster":{"workerpool0":["cmle-training-workerpool0-5a3c-0:2222"],"workerpool1":["cmle-training-workerpool1-5a3c-0:2222","cmle-training-workerpool1-5a3c-1:2222"]},"environment":"cloud","task":{"type":"workerpool1","index":1}}
+CLOUD_ML_JOB_ID=1234567890)";
+
+inline const char* const kKubeflow = R"(KUBERNETES_SERVICE_HOST=10.96.0.1
+MASTER_ADDR=job-master-0
+MASTER_PORT=23456
+PET_MASTER_ADDR=job-master-0
+PET_MASTER_PORT=23456
+PET_NNODES=3
+PET_NODE_RANK=2
+PET_NPROC_PER_NODE=gpu
+PYTHONUNBUFFERED=1
+RANK=2
+WORLD_SIZE=24)";
+
+inline const char* const kKubeflowOld = R"(HOSTNAME=job-master-0
+KUBERNETES_SERVICE_HOST=10.96.0.1
+MASTER_ADDR=localhost
+MASTER_PORT=23456
+RANK=0
+WORLD_SIZE=2)";
+
+inline const char* const kKubeflowElastic = R"(KUBERNETES_SERVICE_HOST=10.96.0.1
+PET_MAX_RESTARTS=10
+PET_NNODES=1:3
+PET_NPROC_PER_NODE=2
+PET_RDZV_BACKEND=c10d
+PET_RDZV_ENDPOINT=job-worker-0:29400
+PET_RDZV_ID=job)";
+
+inline const char* const kTpu = R"(TPU_ACCELERATOR_TYPE=v4-32
+TPU_WORKER_HOSTNAMES=10.164.0.2,10.164.0.3,10.164.0.4,10.164.0.5
+TPU_WORKER_ID=3)";
+
+inline const char* const kTpuSlices = R"(MEGASCALE_COORDINATOR_ADDRESS=job-slice-0-0.job:8080
+MEGASCALE_NUM_SLICES=2
+MEGASCALE_SLICE_ID=1
+TPU_WORKER_HOSTNAMES=a,b
+TPU_WORKER_ID=1)";
+
+inline const char* const kPbs = R"(PBS_ENVIRONMENT=PBS_BATCH
+PBS_JOBID=17.head
+PBS_NODEFILE=/var/spool/pbs/aux/17.head
+PBS_NODENUM=1
+PBS_TASKNUM=2)";
+
+inline const char* const kTorque = R"(PBS_JOBID=18.head
+PBS_NODEFILE=/var/spool/torque/aux/18.head
+PBS_NODENUM=1
+PBS_TASKNUM=5
+PBS_VNODENUM=3)";
+
+inline const char* const kSageMaker = R"(SM_CURRENT_HOST=algo-10
+SM_HOSTS=["algo-10","algo-2","algo-1"]
+SM_NUM_GPUS=8
+TRAINING_JOB_NAME=first-abc123)";
+
+// Of a container without SageMaker's toolkit.
+inline const char* const kResourceConfig =
+    R"({"current_host": "algo-2", "hosts": ["algo-1", "algo-2"], "network_interface_name": "eth0"})";
+
+inline const char* const kAzureMl = R"(AZUREML_RUN_ID=calm_sky_1
+AZ_BATCH_HOST_LIST=10.0.0.4,10.0.0.5
+LOCAL_RANK=0
+MASTER_ADDR=10.0.0.4
+MASTER_PORT=6105
+NODE_RANK=1
+RANK=1
+WORLD_SIZE=2)";
+
+}  // namespace lockstep::launch
