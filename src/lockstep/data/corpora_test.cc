@@ -171,6 +171,14 @@ TEST(Corpora, NullsAreCountedOrStopTheRun) {
   EXPECT_NE(data->remarks()[0].find("row 1"), std::string::npos);
 }
 
+TEST(Corpora, ColumnsTellWhatRowsAre) {
+  if (!has_arrow()) GTEST_SKIP() << "no Arrow in this build";
+  for (const char* name : {"preferences.parquet", "preferences.arrow", "preferences.arrows"})
+    EXPECT_EQ(infer_kind(sample(name)), "preference") << name;
+  EXPECT_EQ(infer_kind(sample("string.parquet")), "parquet");
+  EXPECT_EQ(infer_kind(sample("string.arrows")), "arrow");
+}
+
 TEST(Corpora, NullsOfTokensAreCountedToo) {
   if (!has_arrow()) GTEST_SKIP() << "no Arrow in this build";
   recipe::Recipe recipe;

@@ -9,8 +9,10 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/documents/chat.h"
+#include "lockstep/data/documents/encoded_records.h"
 #include "lockstep/data/formats/files.h"
 #include "lockstep/data/formats/mds.h"
+#include "lockstep/data/formats/records.h"
 #include "lockstep/data/formats/unpack.h"
 #include "lockstep/data/mix.h"
 #include "lockstep/recipe/path_list.h"
@@ -51,6 +53,14 @@ std::string kind_by_name(const std::string& packed) {
   for (const DatasetKind& kind : dataset_kinds()) {
     const std::vector<std::string>& own = kind.files.endings;
     if (std::find(own.begin(), own.end(), ending) != own.end()) return kind.name;
+  }
+  return "";
+}
+
+std::string kind_by_keys(const std::vector<std::string>& keys) {
+  if (keys.empty()) return "";
+  for (const DatasetKind& kind : dataset_kinds()) {
+    if (kind.files.claims && kind.files.claims(keys)) return kind.name;
   }
   return "";
 }
@@ -101,9 +111,7 @@ std::string kind_of(const std::string& packed) {
     refuse(fmt::format("{} is {}, which is not supported; unpack it or convert it to text, JSONL or tokens",
                        file, format));
   const std::string ending = ending_of(file);
-  for (const DatasetKind& kind : dataset_kinds()) {
-    if (kind.files.claims && kind.files.claims(ending, packed)) return kind.name;
-  }
+  if (const std::string kind = kind_by_keys(keys_of_records(ending, packed)); !kind.empty()) return kind;
   if (const std::string kind = kind_by_name(file); !kind.empty()) return kind;
   if (bytes.empty()) return "";
   if (const std::string kind = kind_by_looks(ending, bytes); !kind.empty()) return kind;
@@ -172,7 +180,12 @@ std::string infer_kind(const std::string& path, bool must_exist) {
                     "or select files with a pattern",
                     base::quoted(path, 200), counts_text(kinds)));
   }
-  return kinds.empty() ? plain_kind() : kinds.begin()->first;
+  if (kinds.empty()) return plain_kind();
+  const auto& [kind, of_it] = *kinds.begin();
+  const bool here = !store::is_uri(of_it.front());
+  const std::string claimed =
+      here && find_kind(kind).files.tables ? kind_by_keys(first_keys(of_it.front())) : "";
+  return claimed.empty() ? kind : claimed;
 }
 
 void resolve_kind(recipe::Resolved& resolved, bool must_exist) {

@@ -24,8 +24,10 @@ namespace lockstep::data {
 
 // How the files of a kind are known.
 struct FileSigns {
-  // Asked first, and may look into the file: "a .jsonl whose objects are conversations". Null: no.
-  std::function<bool(std::string_view ending, const std::string& file)> claims = {};
+  // Asked first: whether objects or rows with these keys are of this kind, whatever file holds them: "a
+  // .jsonl whose objects are conversations". Null: no.
+  std::function<bool(const std::vector<std::string>& keys)> claims = {};
+  bool tables = false;                    // rows with named columns: the first file's may be claimed
   std::vector<std::string> begins = {};   // the first bytes of each of its formats
   std::vector<std::string> endings = {};  // ".jsonl", in small letters
   // Asked where neither tells: the first bytes of a file with this ending. Null: no.

@@ -40,7 +40,9 @@ struct Machine {
   double launch_seconds = 5e-6;  // between two kernels, and what the shortest instruction takes
   double ramp_seconds = 0;       // of each product: until all units are busy, and when they no longer are
   double spill = 0;              // the share of a product's operands whose traffic nothing hides
-  int units = 0;                 // multiprocessors, over which a product's tiles are dealt; 0: any number
+  double fp8_cast_bytes =
+      0;          // that other software moves for each element of what fp8 products read, beyond our casts
+  int units = 0;  // multiprocessors, over which a product's tiles are dealt; 0: any number
   AttentionRate attention_forward = {}, attention_backward = {};
   // In fp32, which tensor cores do not take: a share of flops_fp32. 0: as in half precision.
   double attention_fp32_forward = 0, attention_fp32_backward = 0;

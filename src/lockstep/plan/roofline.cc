@@ -63,6 +63,13 @@ int add_shapes(const Machine& machine, device::DType type, const Instruction& i,
                              .fp8 = p.fp8,
                              .wide_sum = run.pass == Pass::backward_weight};
     seconds[p.fp8 ? Work::fp8_products : Work::products] += share * product_seconds(machine, shape);
+    // Once for what comes in and once for its gradient, which the product with the gradient of the weight
+    // reads too.
+    if (p.fp8 && !shape.wide_sum) {
+      seconds[Work::passes] += share * machine.fp8_cast_bytes * static_cast<double>(p.m) *
+                               static_cast<double>(p.k) /
+                               (machine.memory_bytes_per_second * machine.memory_reached);
+    }
   }
   const bool back = run.pass == Pass::backward_input;
   if (cost.attention_flops > 0) {

@@ -124,6 +124,26 @@ TEST(Roofline, Fp32HasRatesOfItsOwn) {
   }
 }
 
+// What casts of other software move beyond ours: of inputs and of their gradients, not a third time for a
+// weight's.
+TEST(Roofline, CastsOfOtherSoftware) {
+  Machine machine = kMachine;
+  machine.fp8_cast_bytes = 3;
+  const auto passes = [&](program::Pass pass, bool fp8) {
+    program::Instruction i{.what = program::RunSegment{.pass = pass}};
+    model::Cost cost;
+    cost.products.push_back({1000, 200, 300, fp8});
+    i.flops = cost.flops();
+    i.work = std::make_shared<const model::Cost>(cost);
+    return work_seconds(machine, program::Program{}, i)[Work::passes];
+  };
+  const double seconds = 3.0 * 1000 * 300 / (machine.memory_bytes_per_second * machine.memory_reached);
+  EXPECT_DOUBLE_EQ(passes(program::Pass::forward, true), seconds);
+  EXPECT_DOUBLE_EQ(passes(program::Pass::backward_input, true), seconds);
+  EXPECT_EQ(passes(program::Pass::backward_weight, true), 0);
+  EXPECT_EQ(passes(program::Pass::forward, false), 0);
+}
+
 // A product of few tiles leaves units idle, unless its sum is long enough to be split.
 TEST(Roofline, FewTilesLeaveUnitsIdle) {
   const Machine h200 = machine_named("H200");

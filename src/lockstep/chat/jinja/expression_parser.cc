@@ -41,7 +41,8 @@ std::string TokenReader::expect_name() {
 
 void TokenReader::refuse(const std::string& why) const {
   const bool ends = is(TokenKind::statement_end) || is(TokenKind::expression_end) || is(TokenKind::end);
-  fail(fmt::format("{}, found {} (line {})", why, ends ? "the end of the tag" : "\"" + now().text + "\"", now().line));
+  fail(fmt::format("{}, found {} (line {})", why, ends ? "the end of the tag" : "\"" + now().text + "\"",
+                   now().line));
 }
 
 Arguments ArgumentCode::evaluate(Run& run) const {
@@ -77,7 +78,8 @@ Expression ExpressionParser::condition() {
     first = [first, when, otherwise, line = t_.now().line](Run& run) -> Value {
       if (is_true(when(run))) return first(run);
       if (otherwise) return otherwise(run);
-      return Undefined{fmt::format("the inline if-expression on line {} evaluated to false and no else section was defined", line)};
+      return Undefined{fmt::format(
+          "the inline if-expression on line {} evaluated to false and no else section was defined", line)};
     };
   }
   return first;
@@ -295,7 +297,8 @@ Expression ExpressionParser::dict() {
 }
 
 bool ExpressionParser::ends_tuple() const {
-  return t_.is(TokenKind::statement_end) || t_.is(TokenKind::expression_end) || t_.is_symbol(")") || t_.is_word("in");
+  return t_.is(TokenKind::statement_end) || t_.is(TokenKind::expression_end) || t_.is_symbol(")") ||
+         t_.is_word("in");
 }
 
 Expression ExpressionParser::one_or_tuple(bool with_condition, bool explicit_parentheses) {
@@ -371,7 +374,8 @@ Expression ExpressionParser::subscript(Expression value, Of of) {
   while (parts.size() < 3) parts.push_back(constant(None{}));
   return [value, parts, of](Run& run) -> Value {
     const Value all = value(run), first = parts[0](run), last = parts[1](run);
-    if (of == Of::constant && !has_slices(all) && !all.is_undefined()) return Undefined{"a slice of what has none"};
+    if (of == Of::constant && !has_slices(all) && !all.is_undefined())
+      return Undefined{"a slice of what has none"};
     return slice(all, first, last, parts[2](run));
   };
 }
@@ -432,8 +436,8 @@ Expression ExpressionParser::test(Expression value) {
   ArgumentCode code;
   const bool opens = t_.is_symbol("(") || t_.is_symbol("[") || t_.is_symbol("{");
   const bool literal = t_.is(TokenKind::string) || t_.is(TokenKind::integer) || t_.is(TokenKind::real);
-  const bool word = t_.is(TokenKind::name) && !t_.is_word("else") && !t_.is_word("or") && !t_.is_word("and") &&
-                    !t_.is_word("if") && !t_.is_word("in") && !t_.is_word("not");
+  const bool word = t_.is(TokenKind::name) && !t_.is_word("else") && !t_.is_word("or") &&
+                    !t_.is_word("and") && !t_.is_word("if") && !t_.is_word("in") && !t_.is_word("not");
   if (t_.skip_symbol("(")) {
     code = arguments();
   } else if (opens || literal || word) {

@@ -45,14 +45,16 @@ struct ArgumentCode {
 class ExpressionParser {
  public:
   explicit ExpressionParser(TokenReader& tokens) : t_(tokens) {}
-  Expression whole();                       // with `a if b else c`
-  Expression without_condition();           // for a loop's `if`
-  Expression tuple(bool with_condition);    // one, or several with commas
-  ArgumentCode arguments();                 // behind "("
-  Expression filters(Expression input);     // a chain of | and `is`
+  Expression whole();                                 // with `a if b else c`
+  Expression without_condition();                     // for a loop's `if`
+  Expression tuple(bool with_condition);              // one, or several with commas
+  ArgumentCode arguments();                           // behind "("
+  Expression filters(Expression input);               // a chain of | and `is`
   std::pair<std::string, ArgumentCode> named_call();  // name, name(...): a filter
   // The variables that were read since the last time; `before` are there from now on.
-  std::set<std::string> names_taken(std::set<std::string> before = {}) { return std::exchange(names_, std::move(before)); }
+  std::set<std::string> names_taken(std::set<std::string> before = {}) {
+    return std::exchange(names_, std::move(before));
+  }
 
  private:
   Expression condition();
@@ -66,8 +68,8 @@ class ExpressionParser {
   Expression power();
   Expression unary(bool with_filters);
   Expression primary();
-  // Constant: no variable is in it. Jinja computes such an item when it reads the template, and what has no slices
-  // is then undefined, which it refuses everywhere else.
+  // Constant: no variable is in it. Jinja computes such an item when it reads the template, and what has no
+  // slices is then undefined, which it refuses everywhere else.
   enum class Of { constant, variables };
   Expression postfix(Expression value, Of of);
   Expression subscript(Expression value, Of of);

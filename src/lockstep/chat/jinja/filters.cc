@@ -56,7 +56,8 @@ Value sorted(Run&, const Value& input, const Arguments& a) {
   const auto key = [&](const Value& one) {
     const std::string* paths = path.get<std::string>();
     if (paths == nullptr) return key_of(one, path, exact);
-    List keys;  // "a,b": by one, then by the other; a list even of one, which compares where its item would not
+    List keys;  // "a,b": by one, then by the other; a list even of one, which compares where its item would
+                // not
     for (std::string_view rest = *paths;;) {
       const size_t comma = rest.find(',');
       keys.items.push_back(key_of(one, Value(rest.substr(0, comma)), exact));
@@ -175,7 +176,8 @@ Value tojson(Run&, const Value& input, const Arguments& a) {
   return to_json(input, indent, is_true(ascii), is_true(sort), between, behind_key);
 }
 
-// As Jinja has it: a letter behind a space, a dash or a bracket that opens, and not behind every other character.
+// As Jinja has it: a letter behind a space, a dash or a bracket that opens, and not behind every other
+// character.
 Value titled(Run&, const Value& input, const Arguments&) {
   const std::string text = to_str(input);
   std::string out;

@@ -249,8 +249,8 @@ Value found(const Value& self, const Arguments& a, bool last) {
   return characters_before(text, at);
 }
 
-// ljust, rjust, center: filled up to a width in characters. Of an odd number to fill, center() puts the one more where
-// Python does.
+// ljust, rjust, center: filled up to a width in characters. Of an odd number to fill, center() puts the one
+// more where Python does.
 enum class Side { left, right, both };
 template <Side side>
 Value justified(const Value& self, const Arguments& a) {
@@ -270,10 +270,12 @@ Value justified(const Value& self, const Arguments& a) {
 
 Value zfill(const Value& self, const Arguments& a) {
   const std::string& text = str_of(self);
-  const int64_t size = length_of(self).value_or(0), width = a.positional.empty() ? 0 : int_of(a.positional[0]);
+  const int64_t size = length_of(self).value_or(0),
+                width = a.positional.empty() ? 0 : int_of(a.positional[0]);
   if (width > kWidest) fail("a text would be filled up too far");
   const size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
-  return text.substr(0, sign) + std::string(static_cast<size_t>(std::max<int64_t>(0, width - size)), '0') + text.substr(sign);
+  return text.substr(0, sign) + std::string(static_cast<size_t>(std::max<int64_t>(0, width - size)), '0') +
+         text.substr(sign);
 }
 
 bool each(const Value& self, bool (*holds)(uint32_t)) {

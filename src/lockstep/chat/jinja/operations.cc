@@ -215,7 +215,8 @@ Value negated(const Value& value) {
 Value call(const Value& function, const Arguments& arguments) {
   require_defined(function);
   if (const Function* known = function.get<Function>()) return known->call(arguments);
-  if (const Object* object = function.object(); object != nullptr && object->call) return object->call(arguments);
+  if (const Object* object = function.object(); object != nullptr && object->call)
+    return object->call(arguments);
   fail(fmt::format("'{}' object is not callable", type_name(function)));
 }
 

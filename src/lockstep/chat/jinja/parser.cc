@@ -293,7 +293,8 @@ class Parser {
     return function_in(macro, run, scope_to_keep(run));
   }
   // One that keeps its names knows itself by its own: it is not among those that were copied.
-  static Function function_in(const std::shared_ptr<const Macro>& macro, Run& run, std::shared_ptr<Scope> kept) {
+  static Function function_in(const std::shared_ptr<const Macro>& macro, Run& run,
+                              std::shared_ptr<Scope> kept) {
     return {macro->name, [macro, &run, kept](const Arguments& arguments) {
               if (kept == nullptr) return macro->call(run, run.root(), arguments);
               Scope itself{kept.get(), {}};

@@ -185,7 +185,8 @@ void Macro::take(Run& run, Scope& inner, const Arguments& arguments) const {
   std::vector<const Value*> values(parameters.size(), nullptr);
   for (size_t i = 0; i < std::min(given, values.size()); ++i) values[i] = &arguments.positional[i];
   for (const auto& [word, value] : arguments.named) {
-    const auto at = static_cast<size_t>(std::find(parameters.begin(), parameters.end(), word) - parameters.begin());
+    const auto at =
+        static_cast<size_t>(std::find(parameters.begin(), parameters.end(), word) - parameters.begin());
     if (at < values.size() && values[at] == nullptr) {
       values[at] = &value;
     } else if (word == "caller" && asks_for_caller) {

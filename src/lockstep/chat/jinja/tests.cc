@@ -54,7 +54,10 @@ const std::map<std::string, Test>& tests() {
        [](const Value& v, const Arguments&) {
          return v.is_undefined() || is_string(v) || is_list(v) || is_dict(v);
        }},
-      {"callable", [](const Value& v, const Arguments&) { return v.get<Function>() != nullptr || (v.object() != nullptr && v.object()->call); }},
+      {"callable",
+       [](const Value& v, const Arguments&) {
+         return v.get<Function>() != nullptr || (v.object() != nullptr && v.object()->call);
+       }},
       {"sameas",
        [](const Value& v, const Arguments& a) {
          return v.identity() != nullptr ? v.identity() == other(a).identity()
@@ -64,14 +67,11 @@ const std::map<std::string, Test>& tests() {
       {"even", [](const Value& v, const Arguments&) { return leaves(v, Value(2), 0); }},
       {"divisibleby", [](const Value& v, const Arguments& a) { return leaves(v, other(a), 0); }},
       {"lower",
-       [](const Value& v, const Arguments&) {
-         return is_true(call(*method(to_str(v), "islower"), {}));
-       }},
+       [](const Value& v, const Arguments&) { return is_true(call(*method(to_str(v), "islower"), {})); }},
       {"upper",
-       [](const Value& v, const Arguments&) {
-         return is_true(call(*method(to_str(v), "isupper"), {}));
-       }},
-      {"escaped", [](const Value&, const Arguments&) { return false; }},  // nothing is: e and escape give plain text
+       [](const Value& v, const Arguments&) { return is_true(call(*method(to_str(v), "isupper"), {})); }},
+      {"escaped",
+       [](const Value&, const Arguments&) { return false; }},  // nothing is: e and escape give plain text
       {"in", [](const Value& v, const Arguments& a) { return contains(other(a), v); }},
       {"filter", [](const Value& v, const Arguments&) { return has_filter(to_str(v)); }},
       {"test", [](const Value& v, const Arguments&) { return has_test(to_str(v)); }},

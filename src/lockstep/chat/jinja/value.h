@@ -53,7 +53,7 @@ struct Object {
   std::vector<std::pair<std::string, Value>> attributes;
   bool writable = false;
   std::function<std::optional<Value>(std::string_view)> computed =
-      {};  // of attributes that are made on demand
+      {};                                            // of attributes that are made on demand
   std::function<Value(const Arguments&)> call = {};  // `loop(...)`, where the loop is recursive
   const Value* find(std::string_view name) const;
 };

@@ -29,10 +29,16 @@ struct Wanted {
 // Text from a file must not command the terminal: control characters are written as they are called.
 std::string visible(std::string_view text) {
   std::string shown;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool plain = c == '\n' || c == '\t' || (byte >= 0x20 && byte != 0x7f);
-    shown += plain ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
+  for (size_t at = 0; at < text.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    // U+0080 to U+009F are controls too: some terminals take U+009B for an escape sequence.
+    const bool control_of_two =
+        byte == 0xc2 && at + 1 < text.size() && static_cast<unsigned char>(text[at + 1]) < 0xa0;
+    const bool plain = text[at] == '\n' || text[at] == '\t' || (byte >= 0x20 && byte != 0x7f);
+    if (control_of_two)
+      shown += fmt::format("\\u{:04x}", static_cast<unsigned char>(text[++at]));
+    else
+      shown += plain ? std::string(1, text[at]) : fmt::format("\\x{:02x}", byte);
   }
   return shown;
 }

@@ -43,8 +43,9 @@ struct ColumnRows {
 class Column {
  public:
   virtual ~Column() = default;
-  virtual bool holds_tokens() const = 0;    // lists of whole numbers instead of text
-  virtual bool next(ColumnRows& rows) = 0;  // false at the end
+  virtual bool holds_tokens() const = 0;               // lists of whole numbers instead of text
+  virtual bool next(ColumnRows& rows) = 0;             // false at the end
+  virtual std::vector<std::string> names() const = 0;  // of the file's columns
 };
 
 // DataError 212, 213: no such column, or one of another type. 276: the file is not what it seems, is damaged,

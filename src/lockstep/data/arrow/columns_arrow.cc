@@ -73,9 +73,11 @@ class AnyColumn : public Column {
     size_ = taken(query, file_->GetSize());
   }
   bool holds_tokens() const override { return tokens_; }
+  std::vector<std::string> names() const override { return names_; }
 
  protected:
   void find_index(const arrow::Schema& schema) {
+    names_ = schema.field_names();
     if (query_.rows) return;
     index_ = find_column(query_, schema);
     tokens_ = kind_of_type(*schema.field(index_)->type()) == ValueKind::tokens;
@@ -99,6 +101,7 @@ class AnyColumn : public Column {
   ColumnQuery query_;
   std::shared_ptr<arrow::io::ReadableFile> file_;
   int index_ = 0;
+  std::vector<std::string> names_;
   int64_t size_ = 0, row_ = 0;
   bool tokens_ = false;
 };
@@ -239,6 +242,7 @@ class GuardedColumn final : public Column {
   GuardedColumn(ColumnQuery query, std::unique_ptr<Column> column)
       : query_(std::move(query)), column_(std::move(column)) {}
   bool holds_tokens() const override { return column_->holds_tokens(); }
+  std::vector<std::string> names() const override { return column_->names(); }
   bool next(ColumnRows& rows) override {
     return guarded(query_, [&] { return column_->next(rows); });
   }

@@ -32,8 +32,7 @@ std::unique_ptr<Dataset> open_chat(const recipe::Recipe& recipe, Use use) {
 }
 
 // Objects with the field that jsonl reads are documents, whatever else they hold.
-bool holds_conversations(std::string_view ending, const std::string& file) {
-  const std::vector<std::string> keys = keys_of_records(ending, file);
+bool holds_conversations(const std::vector<std::string>& keys) {
   return std::find(keys.begin(), keys.end(), "text") == keys.end() && chat::form_of(keys) != nullptr;
 }
 

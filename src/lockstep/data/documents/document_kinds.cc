@@ -39,13 +39,15 @@ DatasetKind csv_kind() {
 }
 
 DatasetKind parquet_kind() {
-  return kind_of("parquet", "Parquet files", {.begins = {"PAR1"}, .endings = {".parquet"}}, {".parquet"});
+  return kind_of("parquet", "Parquet files", {.tables = true, .begins = {"PAR1"}, .endings = {".parquet"}},
+                 {".parquet"});
 }
 
 DatasetKind arrow_kind() {
   const std::vector<std::string> endings = {".arrow", ".feather", ".arrows"};
   return kind_of("arrow", "Arrow files and streams, and what datasets.save_to_disk makes",
-                 {.begins = {"ARROW1"},
+                 {.tables = true,
+                  .begins = {"ARROW1"},
                   .endings = endings,
                   .looks_like = [](std::string_view,
                                    std::string_view bytes) { return bytes.starts_with("\xff\xff\xff\xff"); }},

@@ -98,10 +98,6 @@ std::unique_ptr<Dataset> open_preference(const recipe::Recipe& recipe, Use use) 
                         speech.tokenizer);
 }
 
-bool holds_preferences(std::string_view ending, const std::string& file) {
-  return chat::is_preference(keys_of_records(ending, file));
-}
-
 }  // namespace
 
 // Texts need no template: whether one is needed shows when a row has messages.
@@ -131,7 +127,7 @@ DatasetKind preference_kind() {
           .describe = "pairs of a chosen and a rejected answer, for tune.loss = dpo",
           .reads = {"data.path", "data.eval_path", "data.eval_fraction", "data.tokenizer",
                     "data.chat_template", "data.on_error"},
-          .files = {.claims = holds_preferences},
+          .files = {.claims = chat::is_preference},
           .words = Words{.vocab = 0,
                          .start = 0,
                          .decode = tokens_to_numbers,

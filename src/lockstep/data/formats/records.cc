@@ -208,6 +208,10 @@ std::vector<std::pair<size_t, size_t>> RecordFile::pieces() const {
 
 std::vector<std::string> first_keys(const std::string& path) {
   const std::string bytes = first_bytes_of(path, kLookedAt);
+  if (const std::optional<ColumnForm> form = columns_in(bytes)) {
+    if (!has_arrow()) return {};
+    return open_column({.file = path, .field = "", .form = *form, .rows = true})->names();
+  }
   size_t first = bytes.find_first_not_of(kSpace, begin_of(bytes));
   if (first != std::string::npos && bytes[first] == '[') first = bytes.find_first_not_of(kSpace, first + 1);
   if (first == std::string::npos || bytes[first] != '{') return {};

@@ -46,8 +46,8 @@ class RecordFile {
   std::vector<Record> records_;
 };
 
-// Top-level keys of the first object, as far as they can be read from its first MiB; none: it is no such
-// file.
+// Top-level keys of the first object, as far as they can be read from its first MiB, or the names of its
+// columns; none: it is no such file.
 std::vector<std::string> first_keys(const std::string& path);
 
 }  // namespace lockstep::data

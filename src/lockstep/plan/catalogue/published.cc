@@ -19,6 +19,7 @@ PublishedRow read_row(Row& row) {
     if (rates == nullptr) row.refuse(0, "there is no [kernels." + kernels + "]");
     take_rates(read.place.model, *rates);
   }
+  read.place.model.fp8_cast_bytes = row.number_or("fp8_cast_bytes", 0, 0, 100);
   read.source = {row.text("source"), row.text("checked")};
   return read;
 }

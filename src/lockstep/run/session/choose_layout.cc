@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 
 #include "lockstep/base/beside.h"
 #include "lockstep/base/error.h"
@@ -99,11 +100,12 @@ std::optional<T> settled(const recipe::Resolved& resolved, const std::string& ke
 
 namespace {
 
-// One list, ready to be walked, and what the fullest of its ranks needs.
+// One list, ready to be walked, and what its ranks need.
 struct OneList {
   std::unique_ptr<program::Program> program;
-  int64_t peak_bytes = 0;
+  int64_t peak_bytes = 0, more = 0;
   std::vector<plan::MemoryPart> memory;
+  std::vector<int> fullest;  // ranks that may need most
 };
 
 // Of the rank that was planned for, the program is there already.
@@ -122,42 +124,65 @@ struct ListQuestion {
   Sizes sizes;
 };
 
+void look_at(OneList& list, const program::Program& program, const program::MemoryPlan& memory) {
+  if (memory.peak_bytes() <= list.peak_bytes) return;
+  list.peak_bytes = memory.peak_bytes();
+  list.memory = plan::memory_parts(program, memory);
+}
+
+// Of its first rank; the fullest needs about `more` bytes more.
 OneList compile_list(const ListQuestion& q, size_t k) {
   OneList made;
   program::MemoryPlan memory;
-  const auto look_at = [&](const program::Program& one) {
-    if (memory.peak_bytes() <= made.peak_bytes) return;
-    made.peak_bytes = memory.peak_bytes();
-    made.memory = plan::memory_parts(one, memory);
-  };
   const int first = q.lists.first[k];
   made.program = std::make_unique<program::Program>(program_of(q.plan, q.step, first, memory));
-  look_at(*made.program);
-  if (q.sizes != Sizes::first) {
-    const std::vector<Holding> all = by_holding(*made.program, q.mesh, q.lists, static_cast<int>(k));
-    constexpr int64_t kBytes = 4;  // of an element of what shares hold
-    const auto own = std::find_if(all.begin(), all.end(), [&](const Holding& h) { return h.rank == first; });
-    if (q.sizes == Sizes::estimated && own != all.end())
-      made.peak_bytes += kBytes * (all[0].elements - own->elements);
-    if (q.sizes == Sizes::exact) {
-      const std::vector<int> ranks = fullest(all, made.program->ranks.shard);
-      for (const int rank : with_owners(ranks, *made.program, q.mesh, q.lists)) {
-        if (rank != first) look_at(program_of(q.plan, q.step, rank, memory));
-      }
-    }
+  look_at(made, *made.program, memory);
+  if (q.sizes == Sizes::first) return made;
+  const std::vector<Holding> all = by_holding(*made.program, q.mesh, q.lists, static_cast<int>(k));
+  constexpr int64_t kBytes = 4;  // of an element of what shares hold
+  const auto own = std::find_if(all.begin(), all.end(), [&](const Holding& h) { return h.rank == first; });
+  if (own != all.end()) made.more = kBytes * (all[0].elements - own->elements);
+  if (q.sizes == Sizes::exact) {
+    const std::vector<int> ranks = fullest(all, made.program->ranks.shard);
+    made.fullest = with_owners(ranks, *made.program, q.mesh, q.lists);
   }
-  program::order(*made.program);
   return made;
+}
+
+// Whether a list may be the fullest of all: only those are compiled for their fullest ranks, too, of many.
+// For the others what is about right will do.
+bool may_be_fullest(const std::vector<OneList>& all, const OneList& list, int ranks) {
+  constexpr int kFewRanks = 64;
+  constexpr double kAbout = 0.99;
+  if (ranks <= kFewRanks) return true;
+  int64_t most = 0;
+  for (const OneList& one : all) most = std::max(most, one.peak_bytes + one.more);
+  return static_cast<double>(list.peak_bytes + list.more) >= kAbout * static_cast<double>(most);
 }
 
 plan::Compiled compile_all(const Plan& plan, const OtherStep* step, Sizes sizes) {
   const program::Layout& layout = step != nullptr ? step->layout : plan.layout;
   const comm::Mesh mesh = mesh_of(layout.ranks, plan.model->parts, layout.stages);
   const plan::Lists lists = plan::lists_of(mesh, layout.ranks, layout.strands);
+  const ListQuestion question{plan, step, mesh, lists, sizes};
   std::vector<OneList> made(lists.first.size());
-  base::for_each_beside(made.size(), [&](size_t k) {
-    made[k] = compile_list({plan, step, mesh, lists, sizes}, k);
+  base::for_each_beside(made.size(), [&](size_t k) { made[k] = compile_list(question, k); });
+  std::vector<std::pair<size_t, int>> others;  // lists, and ranks of theirs that may need more
+  for (size_t k = 0; k < made.size(); ++k) {
+    const bool exactly = sizes == Sizes::exact && may_be_fullest(made, made[k], mesh.world());
+    if (!exactly) made[k].peak_bytes += made[k].more;
+    for (const int rank : exactly ? made[k].fullest : std::vector<int>{}) {
+      if (rank != lists.first[k]) others.emplace_back(k, rank);
+    }
+  }
+  std::mutex mutex;
+  base::for_each_beside(others.size(), [&](size_t n) {
+    program::MemoryPlan memory;
+    const program::Program program = program_of(plan, step, others[n].second, memory);
+    const std::lock_guard lock(mutex);
+    look_at(made[others[n].first], program, memory);
   });
+  base::for_each_beside(made.size(), [&](size_t k) { program::order(*made[k].program); });
   plan::Compiled compiled{.programs = {}, .world = plan::world_of(mesh)};
   compiled.world.program_of = lists.of;
   for (OneList& one : made) {

@@ -163,15 +163,16 @@ program::MemoryPlan memory_of(const Plan& plan, const Variant& variant, bool exa
 using Group = std::tuple<int64_t, std::string, DType, bool, int64_t>;
 Group group_of(const Variant& v) { return {v.strands, v.recompute, v.moments, v.offload, v.logits_chunk}; }
 
-// Weights and moments: without these no variant can do.
+// Weights and moments, and gradients of as many strands: without these no variant can do.
 int64_t least_bytes(const Plan& plan, const Variant& v) {
   using Kind = program::BufferKind;
+  const Variant now = variant_of(plan);
   int64_t bytes = 0;
   for (const auto& [kind, held] : plan.memory.persistent_by_kind) {
-    if (kind == Kind::optimizer)
-      bytes += v.offload ? 0 : v.moments == variant_of(plan).moments ? held : held / 2;
+    if (kind == Kind::optimizer) bytes += v.offload ? 0 : v.moments == now.moments ? held : held / 2;
     if (kind == Kind::master || kind == Kind::compute || kind == Kind::frozen || kind == Kind::quantized)
       bytes += held;
+    if (kind == Kind::gradient && v.strands == now.strands && v.slices >= now.slices) bytes += held;
   }
   return bytes;
 }
@@ -200,7 +201,8 @@ class FittingSearch::Body {
       if (one == nullptr || one->slices < v.slices) one = &v;
     }
     for (const Variant& v : all) {
-      if (is_too_much(*smallest[group_of(v)]) || is_too_much(v)) continue;
+      const Variant& least = *smallest[group_of(v)];
+      if (is_too_much(with_everything(least)) || is_too_much(least) || is_too_much(v)) continue;
       const program::MemoryPlan memory = memory_of(v, true);
       if (memory.peak_bytes() <= bytes_) return Fitting{v, memory};
     }
@@ -210,6 +212,15 @@ class FittingSearch::Body {
   int compiled() const { return static_cast<int>(known_.size()); }
 
  private:
+  // With all that saves memory beside slices, strands and recomputation, whether it is allowed or not: one
+  // program tells that none of its kind can fit.
+  Variant with_everything(Variant v) const {
+    const Freedom rest{.moments = true, .offload = true, .logits = true};
+    if (plan_.optimizer.keeps_state()) v.moments = DType::bf16;
+    v.offload = v.offload || (plan_.device->id().kind != device::Kind::cpu && plan_.optimizer.keeps_state());
+    if (const int64_t fewest = chunks_to_try(plan_, rest).back(); fewest > 0) v.logits_chunk = fewest;
+    return v;
+  }
   bool is_too_much(const Variant& v) { return memory_of(v, false).peak_bytes() > bytes_; }
 
   const program::MemoryPlan& memory_of(const Variant& v, bool exactly) {

@@ -250,7 +250,7 @@ TEST(Forecast, PublishedFigures) {
   }
   ASSERT_GT(errors.size(), 20u);
   std::nth_element(errors.begin(), errors.begin() + static_cast<ptrdiff_t>(errors.size() / 2), errors.end());
-  EXPECT_LT(errors[errors.size() / 2], 0.08);
+  EXPECT_LT(errors[errors.size() / 2], 0.065);
 }
 
 }  // namespace
