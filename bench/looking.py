@@ -1,19 +1,15 @@
 """What looking costs the run that is looked at: a training that several others read, against one alone.
 
-One of two runs of a recipe has log.chain=true and these around it: `lockstep top` on a terminal, the dashboard with a browser's
-event stream and its questions, `metrics --listen` asked every five seconds, and `metrics -f` to TensorBoard, CSV, W&B and
-MLflow. Both log every step, more often than a run does by itself.
+Two runs of one recipe take turns, a few seconds each, while the other is stopped (SIGSTOP), so that whatever else the machine
+does disturbs both alike. Both log every step, more often than a run does by itself. One of them has log.chain=true and these around it: `lockstep top` on a terminal, the dashboard with a
+browser's event stream and its questions, `metrics --listen` asked every five seconds, and `metrics -f` to TensorBoard, CSV, W&B
+and MLflow. They are stopped with their run. Two figures:
 
-  --count   Looking can cost a step in two ways, and neither is a clock: more instructions in the training process, counted by
-            valgrind (of a step: the difference between a run of --first steps and one of --last), and processors that those
-            who look on take from it (their processor time while a run trains as fast as it does, for --watch seconds). Does not
-            depend on what else the machine does.
-  without   Both runs take turns, a few seconds each, while the other is stopped (SIGSTOP) with those who look on. Two figures:
-    time        how much longer a step is: the median over pairs of neighbouring turns
-    processors  the processor time of a step and of all that looks on while it runs, against that of the other
+  time        how much longer a step is: the median over pairs of neighbouring turns
+  processors  the processor time of a step and of all that looks on while it runs, against that of the other: what other
+              programs on the machine take away does not count
 
-Usage: bench/looking.py --count [--first 4] [--last 16] [--watch 60] [--json] [KEY=VALUE ...]
-       bench/looking.py [--pairs 60] [--turn 2] [--null] [--json] [KEY=VALUE ...]
+Usage: bench/looking.py [--pairs 60] [--turn 2] [--null] [--json] [KEY=VALUE ...]
 --null leaves chain and lookers out, on both sides: what the machine alone makes of the comparison."""
 import argparse, json, os, pathlib, pty, random, shutil, signal, statistics, subprocess, sys, tempfile, threading, time, urllib.request
 
@@ -24,15 +20,11 @@ parser.add_argument("--program", default=str(root / "build" / "lockstep"))
 parser.add_argument("--pairs", type=int, default=60)
 parser.add_argument("--turn", type=float, default=2, help="seconds")
 parser.add_argument("--null", action="store_true")
-parser.add_argument("--count", action="store_true")
-parser.add_argument("--first", type=int, default=4, help="steps of the shorter run that is counted")
-parser.add_argument("--last", type=int, default=16, help="steps of the longer one")
-parser.add_argument("--watch", type=float, default=60, help="seconds for which lookers are measured")
 parser.add_argument("--json", action="store_true")
 a = parser.parse_args()
 
 MODEL = ["model.layers=2", "model.hidden=128", "model.heads=4", "data.seq_len=128", "batch.global=16", "run.device=cpu", "run.threads=1",
-         "log.every=1", "log.eval_every=0", "checkpoint.every=0"]
+         "log.every=1", "log.eval_every=0", "checkpoint.every=0", "run.steps=1000000"]
 SINKS = ["tensorboard", "csv", "wandb", "mlflow"]
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -46,16 +38,16 @@ def processor_seconds(pids):
 
 
 class Side:
-    """A run and, perhaps, those who look at it; they go and stand together. `under`: a program that starts it."""
+    """A run and, perhaps, those who look at it; they go and stand together."""
 
-    def __init__(self, folder, name, looked_at, under=(), steps=1000000):
+    def __init__(self, folder, name, looked_at):
         self.folder, self.name, self.lookers = f"{folder}/{name}", name, []
         words = ["log.chain=true"] if looked_at else []
-        self.run = self.start("train", *MODEL, *a.keys, *words, f"run.steps={steps}", f"run.name={name}", f"log.folder={folder}", "-q",
-                              under=under)
-        until(lambda: os.path.exists(self.metrics()) and len(self.rows()) > (0 if under else 2), 3600)
+        self.run = self.start("train", *MODEL, *a.keys, *words, f"run.name={name}", f"log.folder={folder}", "-q")
+        until(lambda: os.path.exists(self.metrics()) and len(self.rows()) > 2)
         if looked_at:
             self.look(folder)
+        self.stop()
 
     def metrics(self):
         return self.folder + "/metrics.jsonl"
@@ -64,9 +56,9 @@ class Side:
         with open(self.metrics()) as file:
             return [json.loads(line) for line in file if line.endswith("\n")]
 
-    def start(self, *words, under=(), **streams):
+    def start(self, *words, **streams):
         streams = {"stdout": subprocess.DEVNULL, "stdin": subprocess.DEVNULL, **streams}
-        process = subprocess.Popen([*under, a.program, *words], stderr=subprocess.DEVNULL, **streams)
+        process = subprocess.Popen([a.program, *words], stderr=subprocess.DEVNULL, **streams)
         started.append(process)
         return process
 
@@ -148,60 +140,10 @@ def median_and_range(values):
     return {"median": statistics.median(values), "low": medians[100], "high": medians[1900]}
 
 
-def count_instructions(folder, looked_at, steps):
-    """Of a whole training process, those who look on not included."""
-    name = f"{'watched' if looked_at else 'alone'}-{steps}"
-    out = f"{folder}/{name}.callgrind"
-    side = Side(folder, name, looked_at, ("valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"), steps)
-    code = side.run.wait()
-    for one in side.lookers:
-        one.kill()
-    if code != 0:
-        sys.exit(f"the run under valgrind ended with {code}")
-    return next(int(line.split()[1]) for line in open(out) if line.startswith("summary:"))
-
-
-def lookers_share(folder):
-    """Processor seconds per second of each looker, while a run trains."""
-    side = Side(folder, "shares", True)
-    before, steps, began = [processor_seconds([one.pid]) for one in side.lookers], len(side.rows()), time.monotonic()
-    time.sleep(a.watch)
-    seconds = time.monotonic() - began
-    shares = {name_of(one.args): (processor_seconds([one.pid]) - used) / seconds for one, used in zip(side.lookers, before)}
-    steps = len(side.rows()) - steps
-    for pid in side.pids():
-        os.kill(pid, signal.SIGKILL)
-    return shares, steps / seconds
-
-
-def name_of(words):
-    return " ".join([words[1], *(word for word in words[2:] if word in ("--listen", "--to") or word in SINKS)])
-
-
-def count(folder):
-    if shutil.which("valgrind") is None:
-        sys.exit("--count needs valgrind")
-    per_step = {}
-    for looked_at in (False, True):
-        first, last = (count_instructions(folder, looked_at, steps) for steps in (a.first, a.last))
-        per_step[looked_at] = (last - first) / (a.last - a.first)
-    shares, rate = lookers_share(folder)
-    return {"instructions_per_step": {"alone": per_step[False], "watched": per_step[True]}, "instructions": per_step[True] / per_step[False] - 1,
-            "lookers": sum(shares.values()), "steps_per_s": rate, "load": os.getloadavg()[0], "goal": 0.005, "shares": shares}
-
-
-def print_count(result):
-    per_step = result["instructions_per_step"]
-    print(f"instructions of a step  {per_step['alone']:,.0f} alone, {per_step['watched']:,.0f} watched: {100 * result['instructions']:+.3f} %")
-    print(f"those who look on       {100 * result['lookers']:.2f} % of a core, of a run of {result['steps_per_s']:.1f} steps per second "
-          f"(load {result['load']:.1f})")
-    for name, share in sorted(result["shares"].items(), key=lambda item: -item[1]):
-        print(f"  {100 * share:5.2f} %  {name}")
-
-
-def take_turns(folder):
+started = []
+folder = tempfile.mkdtemp(prefix="lockstep-looking.")
+try:
     alone, watched = Side(folder, "alone", False), Side(folder, "watched", not a.null)
-    alone.stop(), watched.stop()
     times, processors = [], []
     for pair in range(a.pairs):
         order = (alone, watched) if pair % 2 == 0 else (watched, alone)
@@ -213,24 +155,10 @@ def take_turns(folder):
             times.append(turns["watched"][1] / turns["alone"][1] - 1)
     if len(times) < 2:
         sys.exit("too few steps fit into a turn: give more --pairs, a longer --turn or a smaller model")
-    return {"time": median_and_range(times), "processors": median_and_range(processors), "pairs": len(times), "null": a.null,
-            "step_ms": statistics.median(row["step_ms"] for row in alone.rows()), "load": os.getloadavg()[0], "goal": 0.005,
-            "lookers_s": {name_of(one.args): processor_seconds([one.pid]) for one in watched.lookers}}
-
-
-def print_turns(result):
-    print(f"{result['pairs']} pairs of {a.turn:g} s, {result['step_ms']:.1f} ms per step, load {result['load']:.1f}")
-    for name in ("time", "processors"):
-        one = result[name]
-        print(f"{name:10}  {100 * one['median']:+.2f} %  (90 % of redrawn medians: {100 * one['low']:+.2f} to {100 * one['high']:+.2f} %)")
-    for name, seconds in sorted(result["lookers_s"].items(), key=lambda item: -item[1]):
-        print(f"  {100 * seconds / (a.turn * a.pairs):5.2f} % of a core  {name}")
-
-
-started = []
-folder = tempfile.mkdtemp(prefix="lockstep-looking.")
-try:
-    result = count(folder) if a.count else take_turns(folder)
+    name_of = lambda words: " ".join([words[1], *(word for word in words[2:] if word in ("--listen", "--to") or word in SINKS)])
+    lookers = {name_of(one.args): processor_seconds([one.pid]) for one in watched.lookers}
+    result = {"time": median_and_range(times), "processors": median_and_range(processors), "pairs": len(times), "null": a.null,
+              "step_ms": statistics.median(row["step_ms"] for row in alone.rows()), "load": os.getloadavg()[0], "goal": 0.005}
 finally:
     for process in started:
         process.send_signal(signal.SIGCONT)
@@ -239,6 +167,11 @@ finally:
     shutil.rmtree(folder, ignore_errors=True)
 
 if a.json:
-    print(json.dumps(result))
+    print(json.dumps(result | {"lookers_s": lookers}))
 else:
-    print_count(result) if a.count else print_turns(result)
+    print(f"{result['pairs']} pairs of {a.turn:g} s, {result['step_ms']:.1f} ms per step, load {result['load']:.1f}")
+    for name in ("time", "processors"):
+        one = result[name]
+        print(f"{name:10}  {100 * one['median']:+.2f} %  (90 % of redrawn medians: {100 * one['low']:+.2f} to {100 * one['high']:+.2f} %)")
+    for name, seconds in sorted(lookers.items(), key=lambda item: -item[1]):
+        print(f"  {100 * seconds / (a.turn * a.pairs):5.2f} % of a core  {name}")
