@@ -12,6 +12,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/number.h"
+#include "lockstep/base/spin.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/threads.h"
 #include "lockstep/device/waiting.h"
@@ -19,12 +20,6 @@
 namespace lockstep::device {
 
 namespace {
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 // Looks until `done` or until the time is over; the clock is read now and then only.
 template <class Done>
@@ -35,7 +30,7 @@ bool look(int64_t nanoseconds, const Done& done) {
   do {
     for (int k = 0; k < kPauses; ++k) {
       if (done()) return true;
-      pause();
+      base::pause_cpu();
     }
   } while (base::monotonic_ns() < until);
   return done();

@@ -28,6 +28,15 @@ struct RankMarks {
   bool whole = false;  // the ring has not come round: its oldest step is complete
 };
 
+// Steps only go up, but for evaluations, whose marks have step 0. Lanes may be a step ahead of each other.
+void leave_out_evaluations(std::vector<RingEntry>& marks) {
+  int64_t newest = 0;
+  std::erase_if(marks, [&](const RingEntry& mark) {
+    newest = std::max(newest, mark.stamp.step);
+    return mark.stamp.step < newest - 1;
+  });
+}
+
 std::vector<RankMarks> read_marks(const std::string& folder, int most) {
   constexpr int64_t kMostNames = 64 << 20;
   std::vector<RankMarks> all;
@@ -37,6 +46,7 @@ std::vector<RankMarks> read_marks(const std::string& folder, int most) {
       const base::RingReader ring(watch::ring_path(folder, rank));
       RankMarks one{.rank = rank, .marks = ring.entries(), .names = {}, .whole = false};
       one.whole = one.marks.size() < ring.capacity();
+      leave_out_evaluations(one.marks);
       one.names = watch::read_names(base::try_read_file(watch::names_path(folder, rank), kMostNames).text);
       if (one.names.pid != ring.pid()) one.names = {};
       all.push_back(std::move(one));
@@ -47,13 +57,14 @@ std::vector<RankMarks> read_marks(const std::string& folder, int most) {
   return all;
 }
 
-// Steps that are in the ring from their first instruction to their last.
+// Steps that are in the ring from their first instruction to their last: all but the oldest mark's, once the
+// ring has come round.
 std::set<int64_t> complete_steps(const RankMarks& rank) {
   std::set<int64_t> steps;
   for (const RingEntry& mark : rank.marks) {
     if (!watch::is_collective(mark)) steps.insert(mark.stamp.step);
   }
-  if (!rank.whole && !steps.empty()) steps.erase(steps.begin());
+  if (!rank.whole && !rank.marks.empty()) steps.erase(rank.marks.front().stamp.step);
   for (const RingEntry& mark : rank.marks) {
     if (mark.finished_ns == 0) steps.erase(mark.stamp.step);
   }

@@ -13,9 +13,14 @@ namespace {
 
 constexpr int64_t kLookNs = 200'000'000;  // how often a sleeper looks whether the others still live
 
-bool more_than_cores(int ranks) {
+// Two ranks that sleep for every few microseconds keep each other asleep, so without a crowd there is always
+// some spinning; with one there is hardly any.
+constexpr base::Spin::Looks kUsual{.least = 256, .most = 4096}, kCrowded{.least = 32, .most = 32};
+
+base::Spin::Looks looks_of(int ranks) {
   cpu_set_t cores;
-  return ::sched_getaffinity(0, sizeof(cores), &cores) == 0 && ranks > CPU_COUNT(&cores);
+  const bool crowded = ::sched_getaffinity(0, sizeof(cores), &cores) == 0 && ranks > CPU_COUNT(&cores);
+  return crowded ? kCrowded : kUsual;
 }
 
 }  // namespace
@@ -30,7 +35,7 @@ Board::Board(SharedSegment segment, Options options)
       options_(std::move(options)),
       pages_(reinterpret_cast<RankPages*>(segment_.data() + SharedSegment::kHeaderBytes)),
       channels_(reinterpret_cast<Channel*>(pages_ + size())),
-      patience_(more_than_cores(size())) {
+      spin_(looks_of(size())) {
   LS_ASSERT(segment_.bytes() == bytes_for(size()));
 }
 
@@ -43,45 +48,52 @@ void Board::join(const SegmentAddress& arena) {
   barrier();
 }
 
+bool Board::reaches(const Signal& signal, uint32_t target) {
+  return spin_.until([&] { return signal.reached(target); });
+}
+
 void Board::barrier() {
-  const uint32_t target = ++barriers_;
-  pages_[rank()].arrived.raise();
-  std::vector<Awaited> late;
+  const uint32_t times = ++barriers_, everyone = times * static_cast<uint32_t>(size());
+  Signal& met = pages_[0].met;
+  pages_[rank()].barriers.store(times, std::memory_order_release);
+  met.arrive(everyone);
+  if (reaches(met, everyone)) return;
+  std::vector<Awaited> others;
   for (int q = 0; q < size(); ++q) {
-    if (q != rank() && !patience_.spin(pages_[q].arrived, target)) late.push_back({q, &pages_[q].arrived});
+    if (q != rank()) others.push_back({q, &pages_[q].barriers});
   }
-  if (!late.empty()) wait_slowly(late, target);
+  wait_slowly({.signal = met, .target = everyone, .awaited = std::move(others), .times = times});
 }
 
 void Board::wait_for(Signal& signal, uint32_t target, int peer) {
-  if (!patience_.spin(signal, target)) wait_slowly({{peer, &signal}}, target);
+  if (reaches(signal, target)) return;
+  wait_slowly({.signal = signal, .target = target, .awaited = {{peer, &signal.value}}, .times = target});
 }
 
-void Board::wait_slowly(const std::vector<Awaited>& awaited, uint32_t target) {
+void Board::wait_slowly(const Slowly& wait) {
   const int64_t begin = base::monotonic_ns();
   if (deadline_ns_ == 0) {
     deadline_ns_ =
         begin + std::chrono::duration_cast<std::chrono::nanoseconds>(sane_timeout(options_.timeout)).count();
   }
   int64_t now = begin, looked = begin;
-  for (const auto& [rank, signal] : awaited) {
-    for (; !signal->reached(target); now = base::monotonic_ns()) {
-      if (now - looked >= kLookNs || now >= deadline_ns_) {
-        look_after(awaited, target);
-        looked = now;
-      }
-      Patience::sleep(*signal, target, std::min(kLookNs, std::max<int64_t>(deadline_ns_ - now, 1)));
+  for (; !wait.signal.reached(wait.target); now = base::monotonic_ns()) {
+    if (now - looked >= kLookNs || now >= deadline_ns_) {
+      look_after(wait);
+      looked = now;
     }
+    wait.signal.sleep(wait.target, std::min(kLookNs, std::max<int64_t>(deadline_ns_ - now, 1)));
   }
 }
 
-void Board::look_after(const std::vector<Awaited>& awaited, uint32_t target) {
+void Board::look_after(const Slowly& wait) {
   std::vector<std::string> dead, left, late;
-  for (const auto& [q, signal] : awaited) {
+  for (const auto& [q, came] : wait.awaited) {
     const Presence presence = pages_[q].presence.load(std::memory_order_acquire);
     const SegmentAddress& home = pages_[q].arena;
     const bool died = presence != Presence::absent && process_start(home.pid) != home.process_start;
-    if (signal->reached(target)) continue;  // looked at last: who came and then ended in peace is not missing
+    // Looked at last: who came and then ended in peace is not missing.
+    if (at_least(came->load(std::memory_order_acquire), wait.times)) continue;
     if (died) {
       dead.push_back(fmt::format("{} (process {}) has died", name(q), home.pid));
     } else if (presence == Presence::left) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/spin.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/comm/shm/shm_segment.h"
 #include "lockstep/comm/shm/shm_signal.h"
@@ -46,7 +47,8 @@ struct Channel {
 enum class Presence : uint32_t { absent, here, left };
 
 struct alignas(4096) RankPages {
-  Signal arrived;  // barriers so far
+  std::atomic<uint32_t> barriers;  // so far: who is missing
+  Signal met;                      // of the first rank's pages: how often anyone has come to a barrier
   std::atomic<Presence> presence;
   SegmentAddress arena;  // once present
   Post posts[2];
@@ -83,18 +85,26 @@ class Board {
  private:
   struct Awaited {
     int rank;
-    Signal* signal;
+    const std::atomic<uint32_t>* came;  // how often so far
   };
-  void wait_slowly(const std::vector<Awaited>& awaited, uint32_t target);
+  bool reaches(const Signal& signal, uint32_t target);  // while we look on
+  // Sleeps until the signal has reached its target, which it does when all of them have come so often.
+  struct Slowly {
+    Signal& signal;
+    uint32_t target;
+    std::vector<Awaited> awaited;
+    uint32_t times;
+  };
+  void wait_slowly(const Slowly& wait);
   // Throws CallFailed when one of them cannot come any more, or the deadline has passed.
-  void look_after(const std::vector<Awaited>& awaited, uint32_t target);
+  void look_after(const Slowly& wait);
   std::string name(int q) const;
 
   SharedSegment segment_;
   Options options_;
   RankPages* pages_;
   Channel* channels_;
-  Patience patience_;
+  base::Spin spin_;
   uint32_t barriers_ = 0;
   int64_t deadline_ns_ = 0;
 };

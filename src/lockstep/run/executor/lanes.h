@@ -4,14 +4,22 @@
 // list order; a call begins when what it waits for is done. An error on any lane ends the step and is thrown
 // to the caller, who need not wait until another lane's collective has run into its time-out; the destructor
 // does.
+//
+// Where the compute lane could do nothing else meanwhile (tensor ranks sum what the next segment reads), it
+// carries out the other lane's call itself: handing it to another thread and back costs more than many a sum.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "lockstep/program/program.h"
 
 namespace lockstep::run {
+
+// Of each instruction: whether it stands between two neighbours of the compute lane, behind the first of
+// which it begins and for which the second waits.
+std::vector<bool> taken_along(const program::Program& program);
 
 class Lanes {
  public:

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/clock.h"
@@ -290,6 +291,39 @@ TEST(Dash, ThePageStandsAlone) {
     }
   }
   ASSERT_NE(find_page_file("/"), nullptr);
+}
+
+// A ring that has come round holds the end of some step first: that one is not whole, whatever came after. An
+// evaluation's marks, which have step 0, are neither its first step nor anybody's.
+TEST(Timeline, LeavesOutTheStepThatIsCutAndEvaluations) {
+  constexpr int64_t kSteps = 9, kMarks = 10;
+  for (const int evaluated_behind : {-1, 4, 8}) {
+    SCOPED_TRACE(evaluated_behind);
+    const Runs runs;
+    fs::create_directories(runs.folder.path() + "/trace");
+    base::RingWriter ring(watch::ring_path(runs.folder.path(), 0), {.rank = 0, .entries = 64});
+    const auto mark = [&](int64_t step, int count) {
+      for (int i = 0; i < count; ++i) {
+        const uint64_t ticket = ring.enqueue({.step = step, .instruction = 0, .op = 1});
+        ring.start(ticket);
+        ring.finish(ticket);
+      }
+    };
+    for (int64_t step = 0; step < kSteps; ++step) {
+      mark(step, kMarks);
+      if (step == evaluated_behind) mark(0, 5);
+    }
+    const Timeline timeline = timeline_of_rings(runs.folder.path(), {.steps = 16});
+    std::map<int64_t, int> marks;
+    for (const LaneTimes& lane : timeline.lanes) {
+      for (const TimeSpan& span : lane.spans) ++marks[span.step];
+    }
+    const int64_t whole = evaluated_behind < 0 ? 6 : 5;  // 64 marks: four or nine of the step before are left
+    EXPECT_EQ(static_cast<int64_t>(marks.size()), whole);
+    EXPECT_EQ(timeline.first_step, kSteps - whole + 1);
+    EXPECT_EQ(timeline.last_step, kSteps);
+    for (const auto& [step, count] : marks) EXPECT_EQ(count, kMarks) << step;
+  }
 }
 
 TEST(Timeline, ComesFromTheMarksOfWholeSteps) {
