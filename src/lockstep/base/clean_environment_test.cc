@@ -15,6 +15,9 @@ namespace {
 
 class CleanEnvironment : public testing::Environment {
   void SetUp() override {
+    // A test may start its own program as a rank, with variables for it.
+    if (::getenv("CLEAN_TEST_ENVIRONMENT") != nullptr) return;
+    ::setenv("CLEAN_TEST_ENVIRONMENT", "1", 1);
     config_ = std::make_unique<TemporaryFolder>();
     ::setenv("XDG_CONFIG_HOME", config_->path().c_str(), 1);
     std::vector<std::string> strange;
