@@ -38,6 +38,27 @@ class Bench {
     return seconds;
   }
 
+  // The mean of the three products that training has of a map, where nothing that they touch is in a cache.
+  double cold_product(int64_t m, int64_t n, int64_t k, DType type) {
+    constexpr int64_t kCaches = int64_t{256} << 20;
+    constexpr int kForms = 3;  // forward, gradient of what comes in, gradient of the weight
+    const int64_t element = device::size_of(type);
+    const int64_t sets = std::max<int64_t>(kForms, kCaches / ((m * k + n * k + m * n) * element));
+    std::vector<kernels::Gemm> all;
+    for (int64_t i = 0; i < sets; ++i) {
+      kernels::Gemm gemm{.m = m, .n = n, .k = k, .in_type = type, .out_type = type};
+      gemm.trans_a = i % kForms == 2, gemm.trans_b = i % kForms == 0;
+      gemm.a = values(m * k * element), gemm.b = values(n * k * element), gemm.c = values(m * n * element);
+      all.push_back(gemm);
+    }
+    size_t next = 0;
+    const double seconds = time([&] {
+      for (int i = 0; i < kForms; ++i) kernels_.gemm(all[next++ % all.size()], {stream_});
+    });
+    give_back();
+    return seconds / kForms;
+  }
+
   double attention(int64_t samples, int64_t length, int64_t heads, int64_t head, DType type, Pass pass) {
     const kernels::AttentionShape shape{type, samples, length, heads, heads, head};
     const int64_t element = device::size_of(type), wide = shape.rows() * shape.qkv_width() * element;
@@ -172,6 +193,17 @@ double fp32_attention_rate(Bench& bench, Pass pass) {
   return flops / bench.attention(kSamples, kLength, kHeads, kHead, DType::f32, pass);
 }
 
+// The share of a product's operands whose traffic nothing hides, on a processor: what one of a small model
+// costs more than its arithmetic.
+double measured_spill(Bench& bench, const plan::Machine& machine) {
+  constexpr int64_t kRows = 256, kColumns = 1024, kSum = 256;
+  constexpr double kFlops = 2.0 * kRows * kColumns * kSum;
+  constexpr double kBytes = 4.0 * (kRows * kSum + kSum * kColumns + kRows * kColumns);
+  const double cold = bench.cold_product(kRows, kColumns, kSum, DType::f32);
+  const double computing = machine.ramp_seconds + kFlops / machine.flops_fp32;
+  return std::clamp((cold - computing) / (kBytes / machine.memory_bytes_per_second), 0.0, 4.0);
+}
+
 }  // namespace
 
 plan::Machine measure_machine(device::Device& device, const std::function<void(const std::string&)>& say) {
@@ -200,6 +232,7 @@ plan::Machine measure_machine(device::Device& device, const std::function<void(c
   const int64_t count = bytes / device::size_of(edge) / 2;
   const double passes = 3.0 * static_cast<double>(bytes / 2) / bench.sum(count, edge);
   machine.memory_reached = std::clamp(passes / machine.memory_bytes_per_second, 0.05, 1.0);
+  if (cpu) machine.spill = measured_spill(bench, machine);
   machine.launch_seconds = std::min(bench.sum(64, edge), 1e-4);
   say("attention");
   const DType attends = cpu ? DType::f32 : half;
