@@ -252,7 +252,7 @@ def layout(draw, config, family):
     choices = [[], [], ["--nproc", "2", "parallel.zero=3"], ["--nproc", "2", "parallel.zero=1", "optim.moments=fp32"]]
     if layers % 2 == 0:
         choices.append(["--nproc", "2", "parallel.pipeline=2"])
-    if heads % 2 == 0 and kv % 2 == 0:
+    if heads % 2 == 0 and kv % 2 == 0 and (getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None) or 0) % 2 == 0:
         choices.append(["--nproc", "2", "parallel.tensor=2"])
     if heads == kv and family != "gpt2":
         choices.append(["--nproc", "2", "parallel.context=2"])

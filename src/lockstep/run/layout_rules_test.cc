@@ -169,6 +169,7 @@ TEST(LayoutRules, AreRefusedWithAWayOut) {
        149,
        "lora_A.weight is summed over both"},
       {4, {"parallel.tensor=4", "model.heads=6", "model.hidden=96"}, 164, "choose one of 1, 2 ["},
+      {2, {"parallel.tensor=2", "model.ffn=129"}, 164, "model.ffn = 129; set parallel.tensor=1 ["},
       {4, {"parallel.context=4", "data.seq_len=20"}, 165, "data.seq_len = 20"},
       {8,
        {"parallel.context=8", "parallel.context_form=heads", "model.heads=4", "data.seq_len=64"},
