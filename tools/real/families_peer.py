@@ -3,7 +3,8 @@
 Each round draws a family and a configuration that nobody would choose: odd numbers of heads, vocabularies that nothing divides,
 every kind of RoPE scaling, windows, biases, caps, tied or not, and how the weights are stored (fp32, bf16, fp16; one file, shards,
 pickles). transformers makes the model and says what loss it finds; Lockstep must find the same (1e-5), say so of what it exports, and
-transformers must open that with the same loss. A folder that Lockstep refuses must be one that docs/models.md says it refuses.
+transformers must open that with the same loss. Every third model is then trained for three steps by both, by AdamW or SGD, with slices, ranks and
+layouts drawn as well: the losses and what every tensor moved by must be the same. A folder that Lockstep refuses must be one that docs/models.md says it refuses.
 A round that differs prints the words that repeat it alone: ROUND by its number.
 """
 import array
@@ -215,6 +216,90 @@ def loss_of(folder, data):
     return total / count
 
 
+STEPS, RATE, EPSILON = 3, 0.01, 1e-3  # a large epsilon: what has no gradient but rounding stays where it is
+
+
+def windows_of(data):
+    return torch.stack([torch.tensor(data[at : at + TOKENS + 1], dtype=torch.long) for at in range(0, len(data) - TOKENS, TOKENS)])
+
+
+def train_there(folder, data, how):
+    """The model as it was, as it became, and the losses before each step, all windows being one batch."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    matrices = [weight for weight in model.parameters() if weight.dim() > 1]
+    others = [weight for weight in model.parameters() if weight.dim() < 2]
+    groups = [{"params": matrices, "weight_decay": how["decay"]}, {"params": others, "weight_decay": 0.0}]
+    optimizer = (torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.95), eps=EPSILON) if how["optimizer"] == "adamw"
+                 else torch.optim.SGD([*matrices, *others], lr=RATE, momentum=0.9))
+    windows, losses = windows_of(data), []
+    for _ in range(STEPS):
+        loss = torch.nn.functional.cross_entropy(model(windows[:, :-1]).logits.double().flatten(0, 1), windows[:, 1:].flatten())
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        if how["clip"]:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), how["clip"])
+        optimizer.step()
+    return before, dict(model.named_parameters()), losses
+
+
+def layout(draw, config, family):
+    """Words for ranks that share the work; empty: one rank."""
+    heads = getattr(config, "num_attention_heads", getattr(config, "n_head", 1))
+    kv = getattr(config, "num_key_value_heads", None) or heads
+    layers = getattr(config, "num_hidden_layers", getattr(config, "n_layer", 1))
+    choices = [[], [], ["--nproc", "2", "parallel.zero=3"], ["--nproc", "2", "parallel.zero=1", "optim.moments=fp32"]]
+    if layers % 2 == 0:
+        choices.append(["--nproc", "2", "parallel.pipeline=2"])
+    if heads % 2 == 0 and kv % 2 == 0 and (getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None) or 0) % 2 == 0:
+        choices.append(["--nproc", "2", "parallel.tensor=2"])
+    if heads == kv and family != "gpt2":
+        choices.append(["--nproc", "2", "parallel.context=2"])
+    return draw.choice(choices)
+
+
+def train_here(draw, folder, file, data, vocab, family):
+    """What differs from training by PyTorch; empty: nothing."""
+    how = {"optimizer": draw.choice(["adamw", "adamw", "sgd"]), "clip": draw.choice([0, 0.3])}
+    how["decay"] = draw.choice([0, 0.1]) if how["optimizer"] == "adamw" else 0
+    config = AutoConfig.from_pretrained(folder)
+    samples = (len(data) - 1) // TOKENS
+    words = [*layout(draw, config, family), f"batch.slices={draw.choice([2, samples])}", f"memory.recompute={draw.choice(['none', 'cheap', 'full'])}",
+             f"optim.name={how['optimizer']}", f"optim.clip={how['clip']}", f"optim.weight_decay={how['decay']}"]
+    if how["optimizer"] == "adamw":
+        words += [f"optim.epsilon={EPSILON}", "optim.beta1=0.9", "optim.beta2=0.95"]
+    else:
+        words += ["optim.momentum=0.9"]
+    if family in ("gpt2", "phi", "gpt_neox"):
+        words.append("model.dropout=0")
+    here, out = WORK / "run", WORK / "trained"
+    for path in here, out:
+        shutil.rmtree(path, ignore_errors=True)
+    said = run("train", f"model.from={folder}", "--run", here, "run.device=cpu", "precision.compute=fp32", "data.kind=tokens", f"data.path={file}",
+               f"data.eval_path={file}", f"data.seq_len={TOKENS}", f"model.vocab={vocab}", f"batch.global={samples}", "batch.strands=2", f"run.steps={STEPS}",
+               f"optim.lr={RATE}", "optim.warmup=0", "optim.schedule=constant", "log.eval_every=0", "log.every=1", "--json", *words)
+    what = " ".join(words)
+    if said.returncode:
+        return f"{what}: train ends with {said.returncode}: {said.stderr.strip()[-600:]}"
+    lines = [json.loads(line) for line in (here / "metrics.jsonl").read_text().splitlines()]
+    ours = [line["loss"] for line in lines if "loss" in line]
+    before, after, theirs = train_there(folder, data, how)
+    if len(ours) != STEPS or any(not abs(a - b) <= 2e-5 for a, b in zip(ours, theirs)):
+        return f"{what}: losses {ours}, theirs {theirs}"
+    said = run("export", here, out)
+    if said.returncode:
+        return f"{what}: export: {said.stderr.strip()}"
+    found = dict(AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).named_parameters())
+    if sorted(found) != sorted(after):
+        return f"{what}: other tensors: {sorted(set(found) ^ set(after))}"
+    for name, weight in after.items():
+        apart, moved = (found[name] - weight).norm().item(), (weight - before[name]).norm().item()
+        if not apart <= 2e-3 * moved + 1e-6 * weight.numel() ** 0.5:
+            return f"{what}: {name} is {apart:.3g} away from theirs, which moved by {moved:.3g}"
+    return ""
+
+
 def run(*words):
     return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, check=False)
 
@@ -258,7 +343,10 @@ def one(number):
     if said.returncode:
         return "wrong", f"{what}\n  export: {said.stderr.strip()}"
     again = loss_of(out, data)
-    return ("alike", "") if abs(again - theirs) <= 1e-5 else ("wrong", f"{what}\n  exported: theirs is {again}, not {theirs}")
+    if not abs(again - theirs) <= 1e-5:
+        return "wrong", f"{what}\n  exported: theirs is {again}, not {theirs}"
+    differs = train_here(draw, folder, file, data, vocab, family.__name__) if number % 3 == 0 else ""
+    return ("wrong", f"{what}\n  trained with {differs}") if differs else ("alike", "")
 
 
 def main():

@@ -4,6 +4,7 @@ Beside the program's own word stands PyTorch's: the same module, trained by a pl
 """
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -229,6 +230,15 @@ def refusals():
     refused(lockstep.RecipeError, ["data differs"], model=layers(), data=(inputs + 1, labels), run="h")
     refused(lockstep.RecipeError, ["floats"], data=(inputs, np.stack([labels] * 8, 1)), run="i", keys={"data.seq_len": 8})
     refused(lockstep.RecipeError, ["could be"], run="j", model=layers(), data=(inputs, labels), name="x")
+
+
+def advice():
+    """The command that a finished run proposes is one that its model can follow."""
+    lockstep.export_module(nn.Sequential(nn.Embedding(137, 8), nn.Linear(8, 137)), "net.pt")
+    train_it = [os.environ["LOCKSTEP_PROGRAM"], "train", "model.from=net.pt", "run.steps=2", "data.seq_len=8", "batch.global=4", "run.device=cpu"]
+    said = subprocess.run(train_it, capture_output=True, text=True, check=True).stderr
+    proposed = next(line for line in said.splitlines() if line.startswith("next: lockstep ")).split()[2:]
+    subprocess.run([os.environ["LOCKSTEP_PROGRAM"], *proposed], check=True)
 
 
 def everything_else():

@@ -13,5 +13,6 @@ row "stopped, failed and interrupted: it resumes with the same bits" peer resume
 row "losses of your own: several heads, regression, tied weights" peer own_losses
 row "data from iterators and arrays" peer from_iterators
 row "what cannot be trained is refused, with the line of the code" peer refusals
+row "what a finished run proposes works" peer advice
 row "state_dict, plan, recipes, tokenizer" peer everything_else
 finish

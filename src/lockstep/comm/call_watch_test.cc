@@ -52,7 +52,9 @@ class StuckDevice final : public device::CpuDevice {
 // Its calls are handed to the device and do nothing there.
 class DeviceGroup final : public Group {
  public:
-  explicit DeviceGroup(DeviceMarks& marks) : Group("data", 0, 3, row()) { record_in(nullptr, 0, &marks); }
+  explicit DeviceGroup(DeviceMarks& marks, const char* name = "data") : Group(name, 0, 3, row()) {
+    record_in(nullptr, 0, &marks);
+  }
   static const Engine& row() {
     static const Engine enqueuing{.name = "nccl", .enqueues = true, .make = {}};
     return enqueuing;
@@ -191,6 +193,24 @@ TEST(CallWatch, EndsAProcessWhoseDeviceDoesNot) {
     EXPECT_NE(ended.said.find(one.says), std::string::npos) << one.name << ": " << ended.said;
     EXPECT_NE(ended.said.find("[LS0520]\n"), std::string::npos) << one.name << ": " << ended.said;
   }
+}
+
+// Two calls are open, and both have ranks that did not come: the one that is late is told of.
+TEST(CallWatch, NamesTheCallThatIsLateNotTheOneThatWaitsBehindIt) {
+  const Ended ended = in_child([] {
+    Rank rank;
+    StuckDevice other_device;
+    DeviceMarks other_marks{other_device};
+    DeviceGroup other{other_marks, "pipe"};
+    rank.options.groups = {&other, &rank.group};
+    const CallWatch watch(rank.options);
+    rank.device.passed = other_device.passed = 3;
+    rank.call(), rank.call();
+    std::this_thread::sleep_for(milliseconds(400));
+    for (int k = 0; k < 2; ++k) other.all_reduce({&rank.value, device::DType::f32, {1}});
+    StuckDevice::hold();
+  });
+  EXPECT_NE(ended.said.find("(call 1 of group data, step 17)"), std::string::npos) << ended.said;
 }
 
 TEST(CallWatch, AStepThatIsOneGraphIsWatchedAsAWhole) {

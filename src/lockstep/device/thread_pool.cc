@@ -37,8 +37,8 @@ bool look(int64_t nanoseconds, const Done& done) {
 }
 
 int default_threads() {
-  if (const char* wish = std::getenv("OMP_NUM_THREADS")) {
-    if (const std::optional<int> threads = parse_threads(wish)) return *threads;
+  if (const char* variable = std::getenv("OMP_NUM_THREADS")) {
+    if (const std::optional<int> threads = parse_threads(variable)) return *threads;
   }
   return usable_processors();
 }

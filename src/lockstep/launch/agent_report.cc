@@ -28,10 +28,9 @@ Failure Agent::failure_of(const TellHang& hang) const {
                             std::chrono::system_clock::now().time_since_epoch())
                             .count() -
                         static_cast<int64_t>(hang.waited * 1e6);
-  for (const NodePlace& place : state_.leader.nodes) {
-    if (place.first_rank > failure.rank) continue;
-    failure.node = place.card.one_task_a_rank ? seat_of_task(state_.leader, place).node : place.node;
-    failure.host = place.card.host;
+  if (const NodePlace* place = state_.leader.place_of_rank(hang.rank); place != nullptr) {
+    failure.node = place->card.one_task_a_rank ? seat_of_task(state_.leader, *place).node : place->node;
+    failure.host = place->card.host;
   }
   return failure;
 }

@@ -62,6 +62,21 @@ TEST(Failure, TheFirstIsNamedInTenLines) {
   }
 }
 
+// Four others are named; what is left is counted.
+TEST(Failure, OthersAreNamedOrCounted) {
+  for (const int count : {1, 2, 5, 6, 7}) {
+    std::vector<Failure> failures;
+    for (int rank = 0; rank < count; ++rank) failures.push_back(failed(rank, rank));
+    const std::string report = failure_report(failures, -1);
+    const auto says = [&](const std::string& part) { return report.find(part) != std::string::npos; };
+    EXPECT_EQ(says("after it: rank 1 (exit code 1)"), count > 1) << report;
+    EXPECT_EQ(says("rank 4 (exit code 1)"), count > 4) << report;
+    EXPECT_FALSE(says("rank 5")) << report;
+    EXPECT_EQ(says("more"), count > 5) << report;
+    if (count > 5) EXPECT_TRUE(says(", and " + std::to_string(count - 5) + " more\n")) << report;
+  }
+}
+
 TEST(Failure, TravelsAsJson) {
   Failure failure = failed(3, 77);
   failure.last_lines = {"a", "b"}, failure.code = 139, failure.shown = true;

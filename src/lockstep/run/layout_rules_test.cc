@@ -1,5 +1,6 @@
 // What is known of a layout before anything runs: what is refused, what "auto" chooses, what memory it takes.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,6 +41,34 @@ TEST(LogitsOfTensorRanks, ComeInChunks) {
   EXPECT_EQ(rows_of_logits(whole), 64);
   EXPECT_EQ(rows_of_logits(chunked), 24);
   EXPECT_LT(chunked.memory.live_bytes, whole.memory.live_bytes);
+}
+
+// Of many ranks only those are compiled that may be the fullest; none that is may be passed over, and none
+// that was estimated may stand for it.
+TEST(FullestRank, IsExactAmongMany) {
+  LS_NEEDS_HOST_MEMORY();
+  constexpr int kWorld = 96;  // few parameters among many ranks: shares differ by whole chunks
+  const Words layouts[] = {{"parallel.pipeline=2", "parallel.zero=1", "model.hidden=320"},
+                           {"parallel.pipeline=3", "parallel.zero=1", "model.hidden=128"},
+                           {"parallel.pipeline=4", "parallel.zero=1", "model.hidden=192", "model.tied=false"},
+                           {"parallel.pipeline=4", "parallel.zero=3", "model.hidden=128"},
+                           {"parallel.pipeline=6", "parallel.zero=1", "model.hidden=128"},
+                           {"parallel.pipeline=6", "parallel.zero=2", "model.hidden=128"},
+                           {"parallel.pipeline=2", "parallel.tensor=2", "parallel.zero=2"}};
+  for (const Words& layout : layouts) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(layout, " ")));
+    Words words = recipe({"batch.global=96", "batch.slices=96", "batch.strands=96"});
+    words.insert(words.end(), layout.begin(), layout.end());
+    const Plan plan =
+        make_plan(tiny_recipe(words), {}, {.must_fit = false, .seat = {.rank = 0, .world = kWorld}});
+    int64_t most = 0;
+    for (int rank = 0; rank < kWorld; ++rank) {
+      program::MemoryPlan memory;
+      compile_for_rank(plan, rank, memory);
+      most = std::max(most, memory.peak_bytes());
+    }
+    EXPECT_NEAR(static_cast<double>(fullest_rank_bytes(plan)), static_cast<double>(most), 1024);  // alignment
+  }
 }
 
 TEST(ChooseLayout, TakesTheFastestThatFits) {
@@ -140,6 +169,7 @@ TEST(LayoutRules, AreRefusedWithAWayOut) {
        149,
        "lora_A.weight is summed over both"},
       {4, {"parallel.tensor=4", "model.heads=6", "model.hidden=96"}, 164, "choose one of 1, 2 ["},
+      {2, {"parallel.tensor=2", "model.ffn=129"}, 164, "model.ffn = 129; set parallel.tensor=1 ["},
       {4, {"parallel.context=4", "data.seq_len=20"}, 165, "data.seq_len = 20"},
       {8,
        {"parallel.context=8", "parallel.context_form=heads", "model.heads=4", "data.seq_len=64"},

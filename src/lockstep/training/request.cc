@@ -36,12 +36,13 @@ Request::Request(const recipe::Resolved& recipe, const TrainOptions& wanted, Tra
     : said(recipe), options(wanted), observer(told), folder(folder_of(recipe.recipe, wanted)) {
   const std::string in_the_way = file_in_the_way(folder);
   if (in_the_way.empty()) return;
-  throw base::ConfigError(
-      132, fmt::format("the run folder {} {}; choose another with --run or run.name, or move it away",
-                       base::quoted(folder),
-                       in_the_way == folder
-                           ? "exists and is no folder"
-                           : fmt::format("cannot be created: {} is no folder", base::quoted(in_the_way))));
+  if (in_the_way == folder)
+    throw base::ConfigError(132, fmt::format("the run folder {} exists and is no folder; choose another with "
+                                             "--run or run.name, or move it away",
+                                             base::quoted(folder)));
+  throw base::ConfigError(132, fmt::format("the run folder {} cannot be created: {} is no folder; choose "
+                                           "another place with --run or log.folder, or move it away",
+                                           base::quoted(folder), base::quoted(in_the_way)));
 }
 
 bool Request::starts_over() const { return options.resume == "never" && !launch::started_again(); }

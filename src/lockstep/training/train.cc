@@ -183,7 +183,10 @@ TrainResult start_or_join(const Request& request, const StopSignal& signal) {
   }
   launch::Start start = launch::start(request.options.launch, request.folder + "/logs", say, needs);
   if (rehearsed) return *rehearsed;
-  if (start.exit_code) return launched(request, *start.exit_code);
+  if (start.exit_code) {
+    signal.arm();  // the ranks have ended: a stop signal that comes this late changes nothing
+    return launched(request, *start.exit_code);
+  }
   start.options.say = [&](const std::string& text) { say("lockstep: " + text + "\n"); };
   const auto world = start.store ? std::make_unique<comm::World>(start.options, std::move(start.store))
                                  : std::make_unique<comm::World>();

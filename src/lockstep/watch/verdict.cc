@@ -119,11 +119,11 @@ class Judge {
     return f.writer_seconds > 0 && f.writer_seconds >= (budgets_.hang > 0 ? budgets_.hang : kShortestHang);
   }
 
-  static std::string writer_of(const RankFacts& f) {
+  static std::string writer_of(const RankFacts& f, const std::string& whose = "it") {
     return fmt::format(
-        "a thread of it has been blocked in the kernel (state D) for {:.0f} s: a disk or file server does "
+        "a thread of {} has been blocked in the kernel (state D) for {:.0f} s: a disk or file server does "
         "not respond",
-        f.writer_seconds);
+        whose, f.writer_seconds);
   }
 
   std::string doing(const RankFacts& f) const {
@@ -326,12 +326,30 @@ class Judge {
           fmt::format("{} stopped ({}) inside {} for {:.0f} s", list(stopped), by(stopped[0]), there, since),
           since};
     }
-    return Verdict{
-        Verdict::Kind::stuck,
-        {},
-        fmt::format("{} have all been inside {} for {:.0f} s without progress: they cannot reach each other",
-                    list(group.members), there, since),
-        since};
+    const std::string all = fmt::format("{} have all been inside {} for {:.0f} s without progress",
+                                        list(group.members), there, since);
+    if (const RankFacts* blocked = blocked_in(group); blocked != nullptr) {
+      return Verdict{
+          Verdict::Kind::frozen,
+          {blocked->rank},
+          all + ": " +
+              (blocked->in_kernel ? fmt::format("the process of {} is blocked in the kernel (state "
+                                                "D): a disk or file server does not respond",
+                                                name(blocked->rank))
+                                  : writer_of(*blocked, name(blocked->rank))),
+          since};
+    }
+    return Verdict{Verdict::Kind::stuck, {}, all + ": they cannot reach each other", since};
+  }
+
+  // Of a group's ranks, one that the kernel holds: what it records of a call may be on a disk that stands
+  // still.
+  const RankFacts* blocked_in(const GroupFacts& group) const {
+    for (const int member : group.members) {
+      const RankFacts* f = by_rank_.at(member);
+      if (f->in_kernel || f->writer_seconds > 0) return f;
+    }
+    return nullptr;
   }
 
   // On a device, where the host only sees what it enqueued: nothing is left to enqueue and nothing ends.

@@ -51,6 +51,20 @@ TEST(Detach, WhatIsRefusedIsSaidAtOnce) {
                {"cd / && $L attach", 2, "there is no run"}});
 }
 
+// Who only waits for the first step may go; the run stays, and nobody says that it was stopped.
+TEST(Detach, WhoeverWaitsMayBeStoppedAlone) {
+  const base::TemporaryFolder folder;
+  const Outcome outcome =
+      run_shell(folder.path(),
+                kSmall +
+                    "run.name=left run.steps=100000 --detach >out 2>&1 & waiting=$!; "
+                    "until run=$(pgrep -P $waiting); do :; done; kill -STOP $run; "  // before its first step
+                    "kill -TERM $waiting; { wait $waiting; } 2>/dev/null; echo code $?; cat out; kill -0 "
+                    "$run && echo it stays; "
+                    "kill -KILL $run");
+  EXPECT_EQ(outcome.output, "code 143\nit stays\n");
+}
+
 // Asked to stop, it saves; attach says so with the exit code that means "run it again".
 TEST(Detach, AttachSeesThatItWasStopped) {
   const base::TemporaryFolder folder;

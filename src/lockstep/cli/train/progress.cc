@@ -46,6 +46,7 @@ Progress::Progress(const run::Plan& plan, Options options)
       options_(std::move(options)),
       steps_(plan.recipe().run.steps),
       unit_(plan.unit()),
+      generates_(plan.model->predicts_tokens),
       floor_(plan.dataset->entropy_floor()),
       losses_(options_.earlier) {}
 
@@ -87,7 +88,8 @@ void Progress::stepped(const run::StepReport& r) {
 void Progress::evaluated(int64_t, double loss) { eval_ = loss; }
 
 void Progress::event(const std::string& name, const std::string& why, int64_t step) {
-  if (name == "nonfinite" || name == "checkpoint_failed" || name == "no_profile" || name == "no_graph") warn(why);
+  if (name == "nonfinite" || name == "checkpoint_failed" || name == "no_profile" || name == "no_graph")
+    warn(why);
   if (name == "data_slow") warn(why);
   if (name == "data_fast" || name == "upload_awaited") say(why);
   if (name == "upload_failed") warn(fmt::format("step {}: {}", step, why));
@@ -127,7 +129,7 @@ void Progress::finish(const run::Summary& s, const std::string& folder) {
   if (!s.finished)
     remark("run the same command again to resume from step {}\n", s.steps);
   else if (folder.find(' ') == std::string::npos)
-    remark("next: lockstep generate {}\n", folder);
+    remark("next: lockstep {} {}\n", generates_ ? "generate" : "eval", folder);
 }
 
 }  // namespace lockstep::cli

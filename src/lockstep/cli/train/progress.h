@@ -39,6 +39,7 @@ class Progress : public run::Observer {
   Options options_;
   int64_t steps_;
   const char* unit_;
+  bool generates_;  // its model can continue texts
   std::optional<double> floor_, eval_;
   std::vector<double> losses_;
   terminal::StepClock clock_;

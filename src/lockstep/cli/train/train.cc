@@ -1,6 +1,8 @@
 // lockstep train: a recipe in, a run folder out. What it does is train() of the library; here are its words.
 #include "lockstep/train.h"
 
+#include <optional>
+
 #include "lockstep/base/environment.h"
 #include "lockstep/base/laps.h"
 #include "lockstep/cli/commands.h"
@@ -30,7 +32,8 @@ bool speaks_for_run() {
 }  // namespace
 
 int train_command(Arguments& arguments) {
-  const training::StopSignal signal(training::only_saves());  // before anything that takes time: 75, not 143
+  // Before anything that takes time: 75, not 143.
+  auto signal = std::make_optional<training::StopSignal>(training::only_saves());
   base::Laps laps("load the program and its libraries");
   recipe::RecipeSource source;
   TrainOptions options;
@@ -71,7 +74,10 @@ int train_command(Arguments& arguments) {
   laps.end("read the recipe");
   const recipe::Recipe& said = recipe.recipe;
   const std::string folder = options.folder.empty() ? said.log.folder + "/" + said.run.name : options.folder;
-  if (detached && !options.dry_run) return detach(arguments.words(), folder, shown.json);
+  if (detached && !options.dry_run) {
+    signal.reset();  // whoever stops waiting for its first step does not stop the run
+    return detach(arguments.words(), folder, shown.json);
+  }
   if (!notify.empty() && !options.dry_run && speaks_for_run()) start_notifier(notify, folder);
   ProgressReporter reporter;
   if (!options.dry_run && speaks_for_run()) reporter.start(folder);

@@ -77,12 +77,15 @@ void add_horovod(Variables& environment, const RankFacts& facts) {
 
 const std::vector<Framework>& frameworks() {
   static const std::vector<Framework> rows = {
-      {"tensorflow", "TF_CONFIG", true, false, add_tensorflow},
-      {"jax", "JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID, JAX_LOCAL_DEVICE_IDS", false,
-       false, add_jax},
-      {"deepspeed", "LOCAL_SIZE, CROSS_RANK, CROSS_SIZE", false, false, add_deepspeed},
-      {"horovod", "HOROVOD_RANK, HOROVOD_SIZE, HOROVOD_LOCAL_RANK, HOROVOD_GLOO_RENDEZVOUS_ADDR and others",
-       false, true, add_horovod},
+      {.name = "tensorflow", .variables = "TF_CONFIG", .port_per_rank = true, .add = add_tensorflow},
+      {.name = "jax",
+       .variables = "JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID, JAX_LOCAL_DEVICE_IDS",
+       .add = add_jax},
+      {.name = "deepspeed", .variables = "LOCAL_SIZE, CROSS_RANK, CROSS_SIZE", .add = add_deepspeed},
+      {.name = "horovod",
+       .variables = "HOROVOD_RANK, HOROVOD_SIZE, HOROVOD_LOCAL_RANK, HOROVOD_GLOO_RENDEZVOUS_ADDR and others",
+       .own_store = true,
+       .add = add_horovod},
   };
   return rows;
 }

@@ -15,9 +15,9 @@ struct Framework {
   const char* name;       // of --framework
   const char* variables;  // for people
   // Each rank listens on a port of its own: its node's master_port plus its number on that node.
-  bool port_per_rank;
-  bool own_store;  // its ranks meet in a store that the first node's launcher keeps (horovod_store.h)
-  void (*add)(std::vector<std::string>& environment, const RankFacts& facts);
+  bool port_per_rank = false;
+  bool own_store = false;  // its ranks meet in a store that the first node's launcher keeps (horovod_store.h)
+  void (*add)(std::vector<std::string>& environment, const RankFacts& facts) = nullptr;
 };
 const std::vector<Framework>& frameworks();
 const Framework* find_framework(const std::string& name);  // nullptr: there is no such framework

@@ -9,11 +9,13 @@ namespace lockstep::launch {
 
 namespace {
 
-constexpr size_t kMostBody = 1 << 20, kMostBytes = 256 << 20;  // of a value; of all of them
+constexpr size_t kMostBody = 1 << 20;  // of a value
 
 struct Values {
+  explicit Values(size_t most) : most_bytes(most) {}
   std::mutex mutex;
   std::map<std::string, std::string> by_key;
+  const size_t most_bytes;
   size_t bytes = 0;
 
   http::Reply answer(const http::Request& request) {
@@ -27,26 +29,28 @@ struct Values {
   }
 
   bool keep(const http::Request& request) {
-    std::string& value = by_key[request.path];
-    bytes += request.body.size() + request.path.size() - value.size();
-    value = request.body;
-    return bytes <= kMostBytes;
+    const auto found = by_key.find(request.path);
+    const size_t before = found == by_key.end() ? 0 : found->first.size() + found->second.size();
+    const size_t after = bytes - before + request.path.size() + request.body.size();
+    if (after > most_bytes) return false;
+    by_key[request.path] = request.body;
+    bytes = after;
+    return true;
   }
 };
 
 }  // namespace
 
-HorovodStore::HorovodStore(const std::string& address, int port)
+HorovodStore::HorovodStore(const std::string& address, int port, size_t most_bytes)
     : server_({.host = address,
                .port = port,
                .idle_seconds = 10,
                .most_connections = 1024,
                .most_body = kMostBody}),
       end_(::eventfd(0, EFD_CLOEXEC)),
-      thread_([this] {
-        server_.serve(end_.number, [values = std::make_shared<Values>()](const http::Request& request) {
-          return values->answer(request);
-        });
+      thread_([this, values = std::make_shared<Values>(most_bytes)] {
+        server_.serve(end_.number,
+                      [values](const http::Request& request) { return values->answer(request); });
       }) {}
 
 HorovodStore::~HorovodStore() {

@@ -37,6 +37,24 @@ TEST(HorovodStore, KeepsWhatRanksPutThere) {
       ask(store.port(), "PUT /x HTTP/1.0\r\nContent-Length: 9999999\r\n\r\n").starts_with("HTTP/1.1 413"));
 }
 
+TEST(HorovodStore, KeepsNoMoreThanItMay) {
+  const HorovodStore store("127.0.0.1", 0, 100);
+  const auto put = [&](const std::string& path, size_t bytes) {
+    return ask(store.port(), "PUT " + path + " HTTP/1.0\r\nContent-Length: " + std::to_string(bytes) +
+                                 "\r\n\r\n" + std::string(bytes, 'x'))
+        .substr(9, 3);
+  };
+  const auto get = [&](const std::string& path) {
+    return ask(store.port(), "GET " + path + " HTTP/1.0\r\n\r\n").substr(9, 3);
+  };
+  for (int k = 0; k < 50; ++k) EXPECT_EQ(put("/a", 40), "200") << "the same key again takes nothing more";
+  EXPECT_EQ(put("/b", 57), "413");
+  EXPECT_EQ(get("/b"), "404") << "what was refused is not kept";
+  EXPECT_EQ(put("/b", 56), "200") << "two keys of two letters, 40 and 56 bytes";
+  EXPECT_EQ(put("/c", 0), "413");
+  EXPECT_EQ(get("/a"), "200");
+}
+
 TEST(HorovodStore, ThePortIsFreeAfterwards) {
   int port = 0;
   {

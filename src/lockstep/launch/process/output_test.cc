@@ -94,6 +94,18 @@ TEST(RankStream, OnATerminalTheLogHasLinesAsTheyStoodInTheEnd) {
   ::close(console);
 }
 
+// Of a rank that says much and has no log, the report needs the end.
+TEST(RankStream, LastLinesAreThoseAtTheEndHoweverMuchWasSaid) {
+  for (const size_t lines : {1000, 20000}) {
+    std::string text;
+    for (size_t k = 0; k < lines; ++k) text += "line " + std::to_string(k) + "\n";
+    std::vector<std::string> last;
+    through({"", false, ""}, text, &last);
+    EXPECT_EQ(last, (std::vector<std::string>{"line " + std::to_string(lines - 2),
+                                              "line " + std::to_string(lines - 1)}));
+  }
+}
+
 TEST(RankStream, LastLinesAreReadable) {
   EXPECT_EQ(last_lines_of("one\n\n  \ntwo\x1b[2J\n 10%\r 50%\r100%\r\n", 2),
             (std::vector<std::string>{"two[2J", "100%"}));

@@ -66,15 +66,12 @@ void sync_or_throw(int file, const std::string& path) {
     throw base::IoError(802, fmt::format("{} cannot be written: {}", path, std::strerror(errno)));
 }
 
-void keep_one(int memory, const std::string& run_folder, int rank) {
-  if (run::snapshot_steps(memory).newest == 0) return;
-  const std::string path = kept_path(run_folder, rank), draft = path + ".new";
-  base::make_folders(folder_of(run_folder));
-  {
-    const base::Descriptor file(
-        ::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (file.number < 0)
-      throw base::IoError(802, fmt::format("{} cannot be written: {}", draft, std::strerror(errno)));
+void write_draft(int memory, const std::string& draft, int rank) {
+  const base::Descriptor file(
+      ::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (file.number < 0)
+    throw base::IoError(802, fmt::format("{} cannot be written: {}", draft, std::strerror(errno)));
+  try {
     run::visit_whole(memory, [&](const run::SnapshotView& one) {
       Head head{kMagic, one.shape, one.checksum, rank, one.commit, one.bytes, 0};
       head.own_checksum = own_checksum(head);
@@ -82,7 +79,17 @@ void keep_one(int memory, const std::string& run_folder, int rank) {
       write_all(file.number, one.data, static_cast<size_t>(one.bytes), draft);
     });
     sync_or_throw(file.number, draft);
+  } catch (const base::Error&) {
+    ::unlink(draft.c_str());  // on a full disk, the next checkpoint needs its space
+    throw;
   }
+}
+
+void keep_one(int memory, const std::string& run_folder, int rank) {
+  if (run::snapshot_steps(memory).newest == 0) return;
+  const std::string path = kept_path(run_folder, rank), draft = path + ".new";
+  base::make_folders(folder_of(run_folder));
+  write_draft(memory, draft, rank);
   if (::rename(draft.c_str(), path.c_str()) != 0)
     throw base::IoError(802, fmt::format("{} cannot be written: {}", path, std::strerror(errno)));
   const base::Descriptor folder(::open(folder_of(run_folder).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

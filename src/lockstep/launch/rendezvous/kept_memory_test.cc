@@ -2,7 +2,9 @@
 #include "lockstep/launch/rendezvous/kept_memory.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -48,7 +50,6 @@ TEST(KeptMemory, ComesBackAsItWas) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/snapshots"));
 }
 
-// Whatever happens to the file, what is brought back is whole, and was kept.
 // A file that was renamed holds another rank's weights.
 TEST(KeptMemory, OfAnotherRankIsNotTaken) {
   const base::TemporaryFolder folder;
@@ -63,6 +64,24 @@ TEST(KeptMemory, OfAnotherRankIsNotTaken) {
   }
 }
 
+// A disk that is full (here: a limit on the size of files) keeps nothing of what did not fit on it.
+TEST(KeptMemory, WhatDoesNotFitLeavesNothingBehind) {
+  const base::TemporaryFolder folder;
+  const RankMemories memories(1);
+  run::write_copies(memories.descriptor(0), {copy_of(50, 'a'), copy_of(49, 'b')});
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handled = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{.rlim_cur = 10'000, .rlim_max = before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const std::string problem = KeptMemory(memories, folder.path()).keep(0, 10s);
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handled);
+  EXPECT_NE(problem.find("rank-0.snapshot.new cannot be written"), std::string::npos) << problem;
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path() + "/snapshots"));
+}
+
+// Whatever happens to the file, what is brought back is whole, and was kept.
 TEST(KeptMemory, DamageIsNotBelieved) {
   const base::TemporaryFolder folder;
   const RankMemories memories(1);

@@ -16,6 +16,13 @@ const NodePlace* State::place_of(const std::string& token) const {
   return nullptr;
 }
 
+const NodePlace* State::place_of_rank(int rank) const {
+  for (const NodePlace& place : nodes) {
+    if (rank >= place.first_rank && rank < place.first_rank + place.card.ranks) return &place;
+  }
+  return nullptr;
+}
+
 std::vector<NodePlace> place_nodes(const std::vector<NodeCard>& cards) {
   const int count = static_cast<int>(cards.size());
   std::vector<const NodeCard*> by_number(cards.size(), nullptr), others;

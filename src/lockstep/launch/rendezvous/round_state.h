@@ -55,6 +55,7 @@ struct State {
   int code = 0;            // over: the exit code
 
   const NodePlace* place_of(const std::string& token) const;
+  const NodePlace* place_of_rank(int rank) const;  // the node it is on; null: on none
 };
 
 // Where a scheduler starts one task a rank, each task is a node here; its seat is by the machines they are

@@ -186,6 +186,11 @@ TEST(HuggingFace, ReadsWhatTransformersWrites) {
        R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "max_position_embeddings": 128,
           "rope_parameters": {"rope_type": "yarn", "factor": 4, "attention_factor": 1.25, "beta_fast": 8}})",
        {"model.rope_high_freq=8", "model.rope_attention=1.25", "model.rope_original_context=128"}},
+      // (1 + 0.0707 ln 4) / (1 + 0.1 ln 4), as DeepSeek's models have it
+      {"YaRN with amplitudes for heads and for scores",
+       R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "max_position_embeddings": 128,
+          "rope_parameters": {"rope_type": "yarn", "factor": 4, "mscale": 0.707, "mscale_all_dim": 1.0}})",
+       {"model.rope_attention=0.964326914892074"}},
       {"another activation and biases",
        R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "hidden_act": "relu2",
           "attention_bias": true, "mlp_bias": true})",

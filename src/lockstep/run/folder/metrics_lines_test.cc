@@ -33,6 +33,8 @@ TEST(MetricsLines, WhatWillBeDoneAgainComesOffTheEnd) {
        2},
       {"from the beginning", loss(1) + eval(1) + loss(2), 0, "", 0},
       {"an evaluation came last", loss(1) + loss(2) + eval(2), 2, loss(1) + loss(2) + eval(2), 2},
+      {"an evaluation of a step whose loss was lost", loss(1) + loss(2) + eval(3), 3,
+       loss(1) + loss(2) + eval(3), 2},
       {"a torn end", loss(1) + loss(2) + "{\"step\":3,", 1, loss(1), 1},
       {"lines of nobody's", words + loss(1) + null + loss(2) + words, 1, words + loss(1) + null, 1},
       {"lines of nobody's at the end", loss(1) + null + words, 1, loss(1) + null + words, 1},

@@ -1,5 +1,6 @@
 #include "lockstep/run/loop/spike.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,14 +39,16 @@ TEST(SpikeWatch, Table) {
   for (int k = 0; k < 400; ++k) EXPECT_FALSE(falls.jumps(2 + 8 * std::exp(-k / 30.0))) << k;
 }
 
-// One slice of the batch is nonsense to the model: it is named, on any number of ranks.
+// One slice of the batch is nonsense to the model: it is named, on any number of ranks, and where each slice
+// has several losses, of pieces of its sequences.
 TEST(WorstSlice, IsTheOneWithTheStrangeLabels) {
   if (test_device() != "cpu") GTEST_SKIP() << "ranks in threads: only on the CPU";
-  for (const int world : {1, 2}) {
-    on_ranks(world, "shm", [&](comm::World& one) {
+  for (const auto& [world, pieces] : {std::pair(1, 1), {2, 1}, {1, 2}, {1, 4}}) {
+    on_ranks(world, "shm", [&, pieces = pieces](comm::World& one) {
       Ranks ranks(one);
-      Session session(make_plan(tiny_recipe({"batch.global=8", "batch.slices=4", "batch.strands=4"}), {},
-                                for_this(ranks)),
+      Session session(make_plan(tiny_recipe({"batch.global=8", "batch.slices=4", "batch.strands=4",
+                                             fmt::format("batch.sequence_strands={}", pieces)}),
+                                {}, for_this(ranks)),
                       &ranks);
       const recipe::Recipe& r = session.plan.recipe();
       data::LoaderOptions options{.seed = 1,

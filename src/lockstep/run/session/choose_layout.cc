@@ -103,9 +103,12 @@ namespace {
 // One list, ready to be walked, and what its ranks need.
 struct OneList {
   std::unique_ptr<program::Program> program;
-  int64_t peak_bytes = 0, more = 0;
+  int first = 0;  // its first rank
+  int64_t peak_bytes = 0;
+  int64_t more = 0;  // of these bytes, what the fullest rank about needs beyond those that were compiled
   std::vector<plan::MemoryPart> memory;
   std::vector<int> fullest;  // ranks that may need most
+  bool exact = false;        // all of these were compiled
 };
 
 // Of the rank that was planned for, the program is there already.
@@ -132,9 +135,9 @@ void look_at(OneList& list, const program::Program& program, const program::Memo
 
 // Of its first rank; the fullest needs about `more` bytes more.
 OneList compile_list(const ListQuestion& q, size_t k) {
-  OneList made;
-  program::MemoryPlan memory;
   const int first = q.lists.first[k];
+  OneList made{.first = first};
+  program::MemoryPlan memory;
   made.program = std::make_unique<program::Program>(program_of(q.plan, q.step, first, memory));
   look_at(made, *made.program, memory);
   if (q.sizes == Sizes::first) return made;
@@ -149,15 +152,32 @@ OneList compile_list(const ListQuestion& q, size_t k) {
   return made;
 }
 
-// Whether a list may be the fullest of all: only those are compiled for their fullest ranks, too, of many.
-// For the others what is about right will do.
-bool may_be_fullest(const std::vector<OneList>& all, const OneList& list, int ranks) {
-  constexpr int kFewRanks = 64;
-  constexpr double kAbout = 0.99;
-  if (ranks <= kFewRanks) return true;
-  int64_t most = 0;
-  for (const OneList& one : all) most = std::max(most, one.peak_bytes + one.more);
-  return static_cast<double>(list.peak_bytes + list.more) >= kAbout * static_cast<double>(most);
+// Of many ranks only those lists are looked at exactly that may be the fullest: of the others what is about
+// right will do.
+constexpr int kFewRanks = 64;
+constexpr double kAbout = 0.99;
+
+OneList& most_of(std::vector<OneList>& all) {
+  return *std::ranges::max_element(all, {}, &OneList::peak_bytes);
+}
+
+// Compiles the ranks that may need most of each.
+void look_exactly(const ListQuestion& q, const std::vector<OneList*>& lists) {
+  std::vector<std::pair<OneList*, int>> ranks;
+  for (OneList* list : lists) {
+    list->peak_bytes -= std::exchange(list->more, 0);
+    list->exact = true;
+    for (const int rank : list->fullest) {
+      if (rank != list->first) ranks.emplace_back(list, rank);
+    }
+  }
+  std::mutex mutex;
+  base::for_each_beside(ranks.size(), [&](size_t n) {
+    program::MemoryPlan memory;
+    const program::Program program = program_of(q.plan, q.step, ranks[n].second, memory);
+    const std::lock_guard lock(mutex);
+    look_at(*ranks[n].first, program, memory);
+  });
 }
 
 plan::Compiled compile_all(const Plan& plan, const OtherStep* step, Sizes sizes) {
@@ -167,21 +187,17 @@ plan::Compiled compile_all(const Plan& plan, const OtherStep* step, Sizes sizes)
   const ListQuestion question{plan, step, mesh, lists, sizes};
   std::vector<OneList> made(lists.first.size());
   base::for_each_beside(made.size(), [&](size_t k) { made[k] = compile_list(question, k); });
-  std::vector<std::pair<size_t, int>> others;  // lists, and ranks of theirs that may need more
-  for (size_t k = 0; k < made.size(); ++k) {
-    const bool exactly = sizes == Sizes::exact && may_be_fullest(made, made[k], mesh.world());
-    if (!exactly) made[k].peak_bytes += made[k].more;
-    for (const int rank : exactly ? made[k].fullest : std::vector<int>{}) {
-      if (rank != lists.first[k]) others.emplace_back(k, rank);
+  for (OneList& list : made) list.peak_bytes += list.more;
+  if (sizes == Sizes::exact) {
+    const double about =
+        mesh.world() > kFewRanks ? kAbout * static_cast<double>(most_of(made).peak_bytes) : 0;
+    std::vector<OneList*> fullest;
+    for (OneList& list : made) {
+      if (static_cast<double>(list.peak_bytes) >= about) fullest.push_back(&list);
     }
+    look_exactly(question, fullest);
+    while (!most_of(made).exact) look_exactly(question, {&most_of(made)});  // an estimate came out on top
   }
-  std::mutex mutex;
-  base::for_each_beside(others.size(), [&](size_t n) {
-    program::MemoryPlan memory;
-    const program::Program program = program_of(plan, step, others[n].second, memory);
-    const std::lock_guard lock(mutex);
-    look_at(made[others[n].first], program, memory);
-  });
   base::for_each_beside(made.size(), [&](size_t k) { program::order(*made[k].program); });
   plan::Compiled compiled{.programs = {}, .world = plan::world_of(mesh)};
   compiled.world.program_of = lists.of;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "lockstep/base/error.h"
@@ -159,9 +160,17 @@ program::MemoryPlan memory_of(const Plan& plan, const Variant& variant, bool exa
   return program::place(program);
 }
 
+// Whether strands may need no gradients of their own, having one slice each (Compiler::find_merging): more
+// slices then need more memory, not less.
+bool may_merge(const Plan& plan, const Variant& v) {
+  return v.slices == v.strands && plan.layout.kernels->adds_own_sums;
+}
+
 // What decides the memory besides the number of slices.
-using Group = std::tuple<int64_t, std::string, DType, bool, int64_t>;
-Group group_of(const Variant& v) { return {v.strands, v.recompute, v.moments, v.offload, v.logits_chunk}; }
+using Group = std::tuple<int64_t, std::string, DType, bool, int64_t, bool>;
+Group group_of(const Plan& plan, const Variant& v) {
+  return {v.strands, v.recompute, v.moments, v.offload, v.logits_chunk, may_merge(plan, v)};
+}
 
 // Weights and moments, and gradients of as many strands: without these no variant can do.
 int64_t least_bytes(const Plan& plan, const Variant& v) {
@@ -197,12 +206,12 @@ class FittingSearch::Body {
     // More slices never need more: where the most of a group are too much, its others need not be tried.
     std::map<Group, const Variant*> smallest;
     for (const Variant& v : all) {
-      const Variant*& one = smallest[group_of(v)];
+      const Variant*& one = smallest[group_of(plan_, v)];
       if (one == nullptr || one->slices < v.slices) one = &v;
     }
     for (const Variant& v : all) {
-      const Variant& least = *smallest[group_of(v)];
-      if (is_too_much(with_everything(least)) || is_too_much(least) || is_too_much(v)) continue;
+      const Variant& least = *smallest[group_of(plan_, v)];
+      if (is_hopeless(least) || is_too_much(least) || is_too_much(v)) continue;
       const program::MemoryPlan memory = memory_of(v, true);
       if (memory.peak_bytes() <= bytes_) return Fitting{v, memory};
     }
@@ -212,19 +221,23 @@ class FittingSearch::Body {
   int compiled() const { return static_cast<int>(known_.size()); }
 
  private:
-  // With all that saves memory beside slices, strands and recomputation, whether it is allowed or not: one
-  // program tells that none of its kind can fit.
-  Variant with_everything(Variant v) const {
+  // With all that saves memory besides slices, strands and recomputation, whether it is allowed or not: one
+  // or two programs tell that none of its kind can fit. Logits in chunks do not always save: a head that adds
+  // to its gradient chunk by chunk keeps one of its own for every strand.
+  bool is_hopeless(Variant v) {
     const Freedom rest{.moments = true, .offload = true, .logits = true};
     if (plan_.optimizer.keeps_state()) v.moments = DType::bf16;
     v.offload = v.offload || (plan_.device->id().kind != device::Kind::cpu && plan_.optimizer.keeps_state());
-    if (const int64_t fewest = chunks_to_try(plan_, rest).back(); fewest > 0) v.logits_chunk = fewest;
-    return v;
+    const std::vector<int64_t> chunks = chunks_to_try(plan_, rest);
+    return std::ranges::all_of(std::set<int64_t>{chunks.front(), chunks.back()}, [&](int64_t chunk) {
+      v.logits_chunk = chunk;
+      return is_too_much(v);
+    });
   }
   bool is_too_much(const Variant& v) { return memory_of(v, false).peak_bytes() > bytes_; }
 
   const program::MemoryPlan& memory_of(const Variant& v, bool exactly) {
-    const auto key = std::tuple(group_of(v), v.slices, exactly);
+    const auto key = std::tuple(group_of(plan_, v), v.slices, exactly);
     const auto found = known_.find(key);
     return found != known_.end() ? found->second
                                  : known_.emplace(key, run::memory_of(plan_, v, exactly)).first->second;
@@ -253,7 +266,7 @@ Least least_memory(const Plan& plan, const Freedom& freedom) {
   int64_t most_slices = 0;
   for (const Variant& v : all) most_slices = std::max(most_slices, v.slices);
   for (const Variant& v : all) {
-    if (v.slices != most_slices) continue;
+    if (v.slices != most_slices && !may_merge(plan, v)) continue;
     const program::MemoryPlan memory = memory_of(plan, v, false);
     if (memory.peak_bytes() < least.fitting.memory.peak_bytes()) least.fitting = {v, memory};
   }

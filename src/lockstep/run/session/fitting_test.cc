@@ -84,6 +84,33 @@ TEST(Fitting, CompilesNothingTwiceOrInVain) {
   EXPECT_GT(once, 0);
 }
 
+// On a GPU strands of one slice share gradients, unless logits come in chunks: there more slices, and smaller
+// chunks, need more memory where gradients outweigh activations.
+TEST(Fitting, FewerSlicesAndWholeLogitsMayNeedLess) {
+  const auto on_a_gpu = [](const std::string& more) {
+    recipe::Resolved recipe =
+        recipe::read_recipe({.file = "",
+                             .overrides = recipe_words("run.device=cuda model.layers=1 model.hidden=1024 "
+                                                       "model.vocab=20000 model.tied=false data.seq_len=256 "
+                                                       "batch.global=8 batch.slices=4 batch.strands=4 "
+                                                       "optim.name=sgd optim.momentum=0 " +
+                                                       more)});
+    return make_plan(
+        std::move(recipe), {},
+        {.must_fit = false, .exists = false, .device = device::Absent{.kind = device::Kind::cuda}});
+  };
+  const Plan plan = on_a_gpu("");
+  const int64_t bytes = plan.memory.peak_bytes();
+  EXPECT_GT(on_a_gpu("batch.slices=8").memory.peak_bytes(), bytes);
+  EXPECT_GT(on_a_gpu("memory.logits_chunk=64").memory.peak_bytes(), bytes);
+  const std::optional<Fitting> as_it_is = cheapest_fitting(plan, kAllFreedom, bytes);
+  ASSERT_TRUE(as_it_is.has_value());
+  EXPECT_EQ(change_words(plan, as_it_is->variant), "");
+  const int64_t recomputed = on_a_gpu("memory.recompute=full").memory.peak_bytes();
+  EXPECT_LT(recomputed, bytes);
+  EXPECT_LE(least_memory(plan, kAllFreedom).fitting.memory.peak_bytes(), recomputed);
+}
+
 TEST(Fitting, WhatKeepsTheBitsIsSaidSo) {
   const Plan plan = plan_of("");
   const std::optional<Fitting> found = cheapest_fitting(plan, kSameBits, plan.memory.peak_bytes() * 9 / 10);

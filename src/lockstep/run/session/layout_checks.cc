@@ -22,8 +22,10 @@ namespace {
 void check_divides(const char* key, int64_t parts, const char* size_key, int64_t size, int64_t common,
                    int number) {
   if (size % parts == 0) return;
-  throw ConfigError(number, fmt::format("parallel.{} = {} does not divide {} = {}; choose one of {}", key,
-                                        parts, size_key, size, base::divisors_near(common, parts)));
+  const std::string way = common == 1 ? fmt::format("set parallel.{}=1", key)
+                                      : "choose one of " + base::divisors_near(common, parts);
+  throw ConfigError(
+      number, fmt::format("parallel.{} = {} does not divide {} = {}; {}", key, parts, size_key, size, way));
 }
 
 void check_tensor(const recipe::Recipe::Model& m, int tensor, int64_t ranks) {
