@@ -23,12 +23,14 @@ apt_of() {
 # unpack_packages MACHINE: into .deps/MACHINE/root, once.
 unpack_packages() {
   local machine=$1 folder=$deps/$1 architecture=${debian_architectures[$1]} state file
-  if [[ -f $folder/root/.complete && $(<"$folder/root/.complete") == "${cross_packages[*]}" ]]; then return 0; fi
+  if [[ -f $folder/root/.complete && $(<"$folder/root/.complete") == "${cross_packages[*]} headers" ]]; then return 0; fi
   state=$(mktemp -d)
   rm -rf "$folder/root" && mkdir -p "$folder/root"
   if apt_of "$architecture" "$state" update && (cd "$state" && apt_of "$architecture" "$state" download "${cross_packages[@]}"); then
     for file in "$state"/*.deb; do dpkg-deb -x "$file" "$folder/root" || { rm -rf "$state" && return 1; }; done
-    printf '%s\n' "${cross_packages[*]}" >"$folder/root/.complete"
+    # Headers of this architecture alone: the compiler looks for them in the system's own folder of that name, not in this one.
+    cp -r "$folder/root/usr/include/$machine-linux-gnu/." "$folder/root/usr/include" || { rm -rf "$state" && return 1; }
+    printf '%s\n' "${cross_packages[*]} headers" >"$folder/root/.complete"
   fi
   rm -rf "$state"
   [[ -f $folder/root/.complete ]]

@@ -180,6 +180,24 @@ CALLS = [
 ]
 
 
+# Python's arguments and edges: from where to where a method looks, what counts as a line, a number or a letter.
+EDGES = [
+    "{{ 'abcabc'.find('a', 1) }}{{ 'abcabc'.find('c', 1, 2) }}{{ 'abcabc'.rfind('b', 0, -2) }}{{ 'ab'.find('', 2) }}{{ 'ab'.find('', 3) }}{{ 'äöä'.find('ä', 1) }}",
+    "{{ 'abcabc'.index('a', 1) }}{{ 'abcabc'.rindex('a', -9, 3) }}{{ [1, 2, 1].index(1, 1) }}{{ 'aXa'.count('a', 1) }}{{ 'aaaa'.count('', 1, 3) }}{{ 'ab'.count('', 5) }}",
+    "{{ 'abc'.index('a', 1) }}", "{{ [1, 2].index(1, 1) }}", "{{ 'abc'.find('a', start=1) }}", "{{ 'abc'.strip('a', 'c') }}", "{{ 'a'.upper(1) }}", "{{ {}.get('a', default=1) }}",
+    "{{ 'abc'.startswith('b', 1) }}{{ 'abc'.startswith(('x', 'c'), 2) }}{{ 'abc'.endswith('b', 0, 2) }}{{ 'abc'.startswith('', 4) }}{{ 'abc'.endswith('', 3) }}",
+    "{{ 'abc'.startswith(['a']) }}", "{{ 'a'.partition('') }}", "{{ 'abc'.zfill() }}", "{{ 'a'.center(3, [1]) }}", "{{ 'abc'.ljust(-9223372036854775807) }}{{ '-a'.zfill(-9) }}",
+    "{{ ' a b  c '.rsplit() }}{{ ' a b  c '.rsplit(none, 1) }}{{ ' a b  c '.rsplit(maxsplit=0) }}{{ ''.rsplit() }}{{ 'a b'.split(sep=' ', maxsplit=1) }}{{ ' 1  2  3  '.split(none, 1) }}{{ ' a '.split(none, 0) }}",
+    "{{ 'a\\x0bb\\x0cc\\x1cd\\u2028e\\x85f\\r\\ng\\rh\\n'.splitlines() }}{{ 'a\\r\\nb\\u2029'.splitlines(true) }}{{ 'a\\r\\n\\r\\nb\\x0bc'|indent }}{{ 'a\\n\\nb\\n'|indent(2, true, true) }}",
+    "{{ '0x10'|int }}{{ '0x1F'|int(base=16) }}{{ '0b11'|int(0, 2) }}{{ '1_000'|int }}{{ '1__0'|int(7) }}{{ 'inf'|int(5) }}{{ '1e3'|int }}{{ ' -12 '|int }}{{ '010'|int }}{{ 'zz'|int(base=36) }}",
+    "{{ '010'|int(4, 0) }}{{ '0x_f'|int(0, 0) }}{{ '+7'|int }}{{ '- 7'|int(3) }}{{ '0x10'|float }}{{ '1_0.5'|float }}{{ 'nan'|float }}{{ '-Infinity'|float }}{{ '1e400'|float }}{{ '1e-400'|float }}{{ '.5'|float }}",
+    "{{ 1234|round(-2) }}{{ 1250.5|round(-2) }}{{ 150|round(-2) }}{{ 250|round(-2) }}{{ 2.675|round(2) }}{{ 5|round(1, 'ceil') }}{{ 1e300|round(2) }}{{ -2.5|round }}", "{{ 1.5|round(1, 'near') }}",
+    "{{ 'a1'|replace(1, 2) }}{{ 'aaa'|replace('a', 'b', none) }}{{ 'aaa'|replace('a', 'b', 1) }}{{ 11|replace('1', 'x') }}",
+    "{{ 'ΑΣ ΣΑΣ. Σ ΑΣ1'|lower }}{{ 'ΟΔΟΣ'.lower() }}{{ 'aΣ'|capitalize }}{{ '日本 x'|upper }}{{ '日本X'|capitalize }}{{ '3aB'|capitalize }}{{ 'a\\xa0b c{d<e'|title }}",
+    "{{ '²'.isalnum() }}{{ '½a'.isalnum() }}{{ 'a b'.isalnum() }}", "{{ ms|map(attribute='99999999999999999999')|list }}", "{{ l|map(attribute='-1')|list }}",
+]
+
+
 class Writer:
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -252,7 +270,7 @@ def main():
                 names = {"messages": messages, "bos_token": "<s>", "eos_token": "</s>", **more}
                 print(json.dumps({"name": name, "template": template, "names": names, **outcome(env, template, names)}))
     print(json.dumps({"shared": NAMES}))
-    for template in LAZY + CALLS:
+    for template in LAZY + CALLS + EDGES:
         print(json.dumps({"template": template, **outcome(env, template, NAMES)}))
     writer, told, refused = Writer(options.seed), 0, 0
     while told < options.count:

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Dict, Iterator, Mapping, Tuple, Type
 
 from ._program import RecipeError, Value
 
@@ -49,13 +49,23 @@ def _write_arrays(folder: Path, inputs: Any, labels: Any) -> Dict[str, Value]:
     return {"data.kind": "arrays", "data.path": str(folder)}
 
 
-def _write_lines(folder: Path, rows: Iterator[Any]) -> Dict[str, Value]:
-    with open(folder / "data.jsonl", "w", encoding="utf-8") as file:
-        for row in rows:
-            if not isinstance(row, (str, dict)):
-                raise RecipeError(f"data: after {'text' if isinstance(row, str) else 'rows'} came a "
-                                  f"{type(row).__name__}; all must be of one kind", 2)
-            file.write(json.dumps({"text": row} if isinstance(row, str) else row, ensure_ascii=False) + "\n")
+def _plain(value: Any) -> Any:
+    """What json does not know: NumPy's and torch's numbers and arrays, and their like."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__} is no JSON")
+
+
+def _write_lines(folder: Path, kind: Type[Any], rows: Iterator[Any]) -> Dict[str, Value]:
+    with open(folder / "data.jsonl", "w", encoding="utf-8", errors="replace") as file:
+        for number, row in enumerate(rows, 1):
+            if not isinstance(row, kind):
+                raise RecipeError(f"data: item {number} is a {type(row).__name__}, and those before it are of type "
+                                  f"{kind.__name__}; all must be of one type", 2)
+            try:
+                file.write(json.dumps({"text": row} if kind is str else row, ensure_ascii=False, default=_plain) + "\n")
+            except (TypeError, ValueError) as error:
+                raise RecipeError(f"data: item {number} cannot be written as JSON: {error}", 2) from None
     return {"data.path": str(folder / "data.jsonl")}
 
 
@@ -65,6 +75,8 @@ def _write_tokens(folder: Path, parts: Iterator[Any]) -> Dict[str, Value]:
     if whole.dtype.kind not in "iu" or (len(whole) and whole.min() < 0):
         raise RecipeError("data: tokens must be integers that are not negative", 2)
     largest = int(whole.max()) if len(whole) else 0
+    if largest >= 2**31:
+        raise RecipeError(f"data: token {largest} is beyond 31 bits", 2)
     numpy.save(folder / "tokens.npy", whole.astype(numpy.uint16 if largest < 65536 else numpy.uint32))
     return {"data.kind": "tokens", "data.path": str(folder / "tokens.npy")}
 
@@ -74,8 +86,26 @@ def _chained(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
     yield from rest
 
 
+def _rows_of(data: Any) -> Any:
+    """Tables as their rows: iterated over, they would give the names of their columns."""
+    if hasattr(data, "to_pylist"):  # pyarrow
+        return data.to_pylist()
+    if hasattr(data, "iter_rows"):  # polars
+        return data.iter_rows(named=True)
+    if hasattr(data, "to_dict") and hasattr(data, "columns") and hasattr(data, "iloc"):  # pandas
+        return data.to_dict("records")
+    if isinstance(data, Mapping):
+        raise RecipeError("data: a dictionary is no list of samples; give a list of dictionaries, one for each row", 2)
+    if hasattr(data, "dataset") and hasattr(data, "batch_size"):
+        raise RecipeError("data: a DataLoader makes batches, and so does the program (batch.global); give its dataset", 2)
+    return data
+
+
 def _write(folder: Path, data: Any) -> Dict[str, Value]:
     """The recipe's keys for it."""
+    data = _rows_of(data)
+    if _is_array(data) and _as_numpy(data).dtype.kind in "OSU":  # an array, or a column, of texts
+        data = _as_numpy(data).reshape(-1).tolist()
     if isinstance(data, tuple) and len(data) == 2 and all(_is_array(one) for one in data):
         return _write_arrays(folder, *data)
     if _is_array(data):
@@ -86,7 +116,7 @@ def _write(folder: Path, data: Any) -> Dict[str, Value]:
         raise RecipeError("data: the iterator is empty", 2)
     every = _chained(first, rows)
     if isinstance(first, (str, dict)):
-        return _write_lines(folder, every)
+        return _write_lines(folder, str if isinstance(first, str) else dict, every)
     if isinstance(first, tuple) and len(first) == 2:
         import numpy
         pairs = [(_as_numpy(x), _as_numpy(y)) for x, y in every]

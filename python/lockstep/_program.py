@@ -1,12 +1,13 @@
 """The native program: where it is, how it is asked, and what it refuses."""
+import difflib
 import json
 import os
 import re
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
-Value = Union[str, int, float, bool]
+Value = Union[str, int, float, bool, Sequence[Union[str, int, float, bool]]]
 PathLike = Union[str, "os.PathLike[str]"]
 
 
@@ -56,12 +57,12 @@ def library() -> Path:
 
 
 def version() -> str:
-    return subprocess.run([program(), "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
+    return ask(["--version"]).split()[1]
 
 
 def ask(words: List[str]) -> str:
     """Runs a command to its end and returns what it printed."""
-    done = subprocess.run([program(), *words], capture_output=True, text=True)
+    done = subprocess.run([program(), *words], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace")
     if done.returncode != 0:
         raise error_of(sentence(done.stderr.splitlines()) or f"lockstep {words[0]} ended with {done.returncode}",
                        done.returncode)
@@ -111,8 +112,16 @@ def recipe_words(recipe: PathLike) -> List[str]:
     raise RecipeError(f"there is no recipe {text!r}: neither a file nor one of {', '.join(known) or 'first'}", 2)
 
 
-def as_text(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def as_text(value: Any) -> str:
+    """As a recipe has it. NumPy's numbers and truths count as Python's."""
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        value = value.item()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return json.dumps([one.item() if hasattr(one, "item") else os.fspath(one) if isinstance(one, os.PathLike) else one
+                           for one in value], ensure_ascii=False)
+    return str(value)
 
 
 _known: List[str] = []
@@ -136,7 +145,9 @@ def key_name(name: str) -> str:
         return fits[0]
     if fits:
         raise RecipeError(f"{name} could be {' or '.join(fits)}; write it as {fits[0].replace('.', '__')}", 2)
-    raise RecipeError(f"no recipe key is called {name}; `lockstep explain` lists them", 2)
+    near = difflib.get_close_matches(key, sorted({one.split(".")[1] for one in _known_keys()}), 1)
+    raise RecipeError(f"no recipe key is called {name}; " +
+                      (f"did you mean {near[0]}?" if near else "`lockstep explain` lists them"), 2)
 
 
 def key_values(overrides: Optional[Mapping[str, Value]], keys: Mapping[str, Value]) -> Dict[str, Value]:
@@ -149,3 +160,16 @@ def key_values(overrides: Optional[Mapping[str, Value]], keys: Mapping[str, Valu
 
 def key_words(values: Mapping[str, Value]) -> List[str]:
     return [f"{name}={as_text(value)}" for name, value in values.items()]
+
+
+def option_words(options: Mapping[str, Any]) -> List[str]:
+    """top_p=0.9 is --top-p=0.9, merge=True is --merge, and a list is the option as often as it has values."""
+    words: List[str] = []
+    for name, value in options.items():
+        option = "--" + name.replace("_", "-")
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if one is True:
+                words.append(option)
+            elif one is not False and one is not None:
+                words.append(f"{option}={as_text(one)}")
+    return words

@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterator, List, Optional, Union
 
 from . import _tensors
 from ._rows import row_of
-from ._program import DataError, PathLike, Value, ask, json_of, key_values, key_words
+from ._program import DataError, PathLike, Value, ask, json_of, key_values, key_words, option_words
 
 
 class Metrics(List[Dict[str, Any]]):
@@ -126,18 +126,16 @@ class Run:
         """Text with the prompt in front; options are those of `lockstep generate` (temperature=0.7, top_p=0.9)."""
         words = ["generate", str(self.folder), "--tokens", str(tokens), "--json"]
         if prompt:
-            words += ["--prompt", prompt]
-        for name, value in options.items():
-            words += ["--" + name.replace("_", "-")] + ([] if value is True else [str(value)])
-        return str(json_of(ask(words))["text"])
+            words += ["--prompt=" + prompt]  # one word: a prompt may begin with a dash
+        return str(json_of(ask(words + option_words(options)))["text"])
 
     def eval(self, overrides: Optional[Dict[str, Value]] = None, **keys: Value) -> Dict[str, Any]:
         """What `lockstep eval` reports; keys name other data: eval(data__path="held-out.txt")."""
         return json_of(ask(["eval", str(self.folder), "--json", *key_words(key_values(overrides, keys))]))
 
-    def export(self, folder: PathLike) -> Path:
-        """Weights as a Hugging Face folder."""
-        ask(["export", str(self.folder), os.fspath(folder)])
+    def export(self, folder: PathLike, **options: Value) -> Path:
+        """Weights as a Hugging Face folder; options are those of `lockstep export` (merge=True for LoRA)."""
+        ask(["export", str(self.folder), os.fspath(folder), *option_words(options)])
         return Path(folder)
 
     def plot(self, metric: str = "loss") -> Picture:

@@ -97,7 +97,7 @@ class _Training:
 
     def run(self) -> Run:
         process = subprocess.Popen([program(), *self.words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, errors="replace")
+                                   stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
         try:
             out = self._follow(process)
         except BaseException:  # Ctrl-C, or what on_step raises: the program saves and ends
@@ -113,7 +113,7 @@ class _Training:
         raise error_of(message, process.returncode)
 
     def _stop(self, process: "subprocess.Popen[str]") -> None:
-        """On a terminal the program got the same Ctrl-C, in a notebook it did not; twice is the same wish."""
+        """On a terminal the program got the same Ctrl-C, in a notebook it did not; twice is the same request."""
         self.stopped = True
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

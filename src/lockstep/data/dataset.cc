@@ -29,7 +29,8 @@ constexpr int64_t kLongestSample = int64_t{1} << 24;
 recipe::Recipe with_kind(const recipe::Recipe& recipe, bool must_exist) {
   recipe::Recipe resolved = recipe;
   if (recipe.data.kind == "auto")
-    resolved.data.kind = recipe.data.mix.empty() ? infer_kind(recipe.data.path, must_exist) : kMix;
+    resolved.data.kind =
+        recipe.data.mix.empty() ? infer_kind(recipe.data.path, must_exist, recipe.data.field) : kMix;
   return resolved;
 }
 

@@ -57,8 +57,10 @@ std::string kind_by_name(const std::string& packed) {
   return "";
 }
 
-std::string kind_by_keys(const std::vector<std::string>& keys) {
-  if (keys.empty()) return "";
+// Whoever names one of the keys as the field that is read means documents, whatever else they hold.
+std::string kind_by_keys(const std::vector<std::string>& keys, const std::string& field) {
+  const bool named = field != "text" && std::find(keys.begin(), keys.end(), field) != keys.end();
+  if (keys.empty() || named) return "";
   for (const DatasetKind& kind : dataset_kinds()) {
     if (kind.files.claims && kind.files.claims(keys)) return kind.name;
   }
@@ -101,7 +103,7 @@ std::string plain_kind() {
 }
 
 // Empty: nothing in it that tells.
-std::string kind_of(const std::string& packed) {
+std::string kind_of(const std::string& packed, const std::string& field) {
   if (store::is_uri(packed)) return kind_by_name(store::parse_uri(packed).path);  // too large to be here
   const std::string bytes = first_bytes_of(packed, kLookedAt);
   const std::string file = is_packed(packed) ? without_packing(packed) : packed;
@@ -111,7 +113,8 @@ std::string kind_of(const std::string& packed) {
     refuse(fmt::format("{} is {}, which is not supported; unpack it or convert it to text, JSONL or tokens",
                        file, format));
   const std::string ending = ending_of(file);
-  if (const std::string kind = kind_by_keys(keys_of_records(ending, packed)); !kind.empty()) return kind;
+  if (const std::string kind = kind_by_keys(keys_of_records(ending, packed), field); !kind.empty())
+    return kind;
   if (const std::string kind = kind_by_name(file); !kind.empty()) return kind;
   if (bytes.empty()) return "";
   if (const std::string kind = kind_by_looks(ending, bytes); !kind.empty()) return kind;
@@ -159,7 +162,7 @@ std::string_view foreign_format(std::string_view first_bytes) {
   return "";
 }
 
-std::string infer_kind(const std::string& path, bool must_exist) {
+std::string infer_kind(const std::string& path, bool must_exist, const std::string& field) {
   if (path.empty()) return first_kind([](const DatasetKind& kind) { return !kind.makes.empty(); });
   std::vector<std::string> files;
   try {
@@ -172,7 +175,7 @@ std::string infer_kind(const std::string& path, bool must_exist) {
   }
   std::map<std::string, std::vector<std::string>> kinds;
   for (const std::string& file : files) {
-    if (const std::string kind = kind_of(file); !kind.empty()) kinds[kind].push_back(file);
+    if (const std::string kind = kind_of(file, field); !kind.empty()) kinds[kind].push_back(file);
   }
   if (kinds.size() > 1) {
     refuse(
@@ -184,7 +187,7 @@ std::string infer_kind(const std::string& path, bool must_exist) {
   const auto& [kind, of_it] = *kinds.begin();
   const bool here = !store::is_uri(of_it.front());
   const std::string claimed =
-      here && find_kind(kind).files.tables ? kind_by_keys(first_keys(of_it.front())) : "";
+      here && find_kind(kind).files.tables ? kind_by_keys(first_keys(of_it.front()), field) : "";
   return claimed.empty() ? kind : claimed;
 }
 
@@ -192,7 +195,7 @@ void resolve_kind(recipe::Resolved& resolved, bool must_exist) {
   auto& data = resolved.recipe.data;
   if (!data.mix.empty() || data.kind == kMix) check_mix(data);
   if (data.kind == "auto") {
-    data.kind = data.mix.empty() ? infer_kind(data.path, must_exist) : kMix;
+    data.kind = data.mix.empty() ? infer_kind(data.path, must_exist, data.field) : kMix;
     resolved.origin["data.kind"] = "auto";
   } else {
     refuse_useless_path(resolved);

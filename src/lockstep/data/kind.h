@@ -63,7 +63,8 @@ void register_dataset(DatasetKind kind);
 
 // "text", "jsonl", "chat", "parquet" or another by the files of `path`; "grammar" without a path. ConfigError
 // 208 where that cannot be told. `must_exist` = false: files need not be there, and their names tell.
-std::string infer_kind(const std::string& path, bool must_exist = true);
+// `field`: data.field, which makes documents of conversations that have one of that name.
+std::string infer_kind(const std::string& path, bool must_exist = true, const std::string& field = "text");
 
 // Puts the kind in the place of "auto", and the tokenizer of model.from where conversations have no other.
 // ConfigError 209: a path that the user has set beside a kind that reads no files.

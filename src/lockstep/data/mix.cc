@@ -260,7 +260,8 @@ std::vector<recipe::Recipe::Data> data_of_sources(const recipe::Recipe::Data& da
     one.eval_path = source.eval;
     if (!source.field.empty()) one.field = source.field;
     one.kind = source.kind.empty() ? "auto" : source.kind;
-    if (one.kind == "auto") one.kind = of_source(source, [&] { return infer_kind(one.path, must_exist); });
+    if (one.kind == "auto")
+      one.kind = of_source(source, [&] { return infer_kind(one.path, must_exist, one.field); });
     if (one.kind == kMix)
       throw base::ConfigError(
           283, fmt::format("data.mix: the source {} cannot be of kind mix itself", source.name));

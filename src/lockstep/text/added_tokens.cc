@@ -93,6 +93,7 @@ void TokenFinder::split(std::string_view text, bool specials, std::vector<Sectio
     size_t begin = match.begin, end = match.end;
     if (token.lstrip) begin = std::max(space_before(text, begin), done);
     if (token.rstrip) end = space_behind(text, end);
+    if (begin >= end) continue;  // of nothing but space, which the token before it has taken
     if (done < begin) out.push_back({done, begin, -1});
     out.push_back({begin, end, token.id});
     done = end;

@@ -108,7 +108,8 @@ class Replace final : public DecodeStep {
  public:
   Replace(const PatternText& pattern, std::string content)
       : literal_(pattern.text), content_(std::move(content)) {
-    if (pattern.is_regex) pattern_.emplace(pattern.text, Engine::oniguruma);
+    // Nothing is found before each character and at the end, as by a regex.
+    if (pattern.is_regex || literal_.empty()) pattern_.emplace(pattern.text, Engine::oniguruma);
   }
   void apply(Tokens& tokens) const override {
     for (std::string& token : tokens)

@@ -90,7 +90,8 @@ class Replace final : public Normalizer {
  public:
   Replace(const PatternText& pattern, std::string content)
       : literal_(pattern.text), content_(std::move(content)) {
-    if (pattern.is_regex) pattern_.emplace(pattern.text, Engine::oniguruma);
+    // Nothing is found before each character and at the end, as by a regex.
+    if (pattern.is_regex || literal_.empty()) pattern_.emplace(pattern.text, Engine::oniguruma);
   }
   void apply(std::string& text) const override {
     if (!pattern_) return replace_literal(text);
@@ -122,7 +123,6 @@ class Replace final : public Normalizer {
     return content_.empty() || at < match.data() + match.size();
   }
   void replace_literal(std::string& text) const {
-    if (literal_.empty()) return;
     std::string out;
     size_t done = 0;
     for (size_t at = text.find(literal_); at != std::string::npos; at = text.find(literal_, done)) {

@@ -13,113 +13,6 @@
 #include "lockstep/text/utf8.h"
 
 namespace lockstep::text {
-namespace {
-
-using Holds = std::function<bool(uint32_t bits)>;
-
-// "\x{41}-\x{5a}...": the inside of a class.
-std::string ranges_where(const Holds& holds) {
-  const Unicode& unicode = Unicode::table();
-  std::string out;
-  constexpr uint32_t kCodes = 0x110000;
-  for (uint32_t code = 0; code < kCodes; ++code) {
-    if ((code >= 0xD800 && code < 0xE000) || !holds(unicode.bits(code))) continue;
-    uint32_t last = code;
-    while (last + 1 < kCodes && last + 1 != 0xD800 && holds(unicode.bits(last + 1))) ++last;
-    out +=
-        last == code ? fmt::format("\\x{{{:x}}}", code) : fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", code, last);
-    code = last;
-  }
-  return out;
-}
-
-// What \p{NAME} asks; null: we do not know it, and PCRE2 is asked.
-Holds property(std::string_view name) {
-  if (name == "L" || name == "Letter") return [](uint32_t bits) { return (bits & kLetter) != 0; };
-  if (name == "N" || name == "Number") return [](uint32_t bits) { return (bits & kNumber) != 0; };
-  if (name == "M" || name == "Mark") return [](uint32_t bits) { return (bits & kMark) != 0; };
-  const auto between = [](Category first, Category last) -> Holds {
-    return [=](uint32_t bits) { return (bits & kCategoryMask) >= first && (bits & kCategoryMask) <= last; };
-  };
-  if (name == "P" || name == "Punctuation") return between(kPc, kPo);
-  if (name == "S" || name == "Symbol") return between(kSm, kSo);
-  if (name == "Z") return between(kZs, kZp);
-  for (int i = 1; i < kCategories; ++i) {
-    if (name == kCategoryNames[i]) return between(static_cast<Category>(i), static_cast<Category>(i));
-  }
-  return nullptr;
-}
-
-// Oniguruma's \w alone has the six numbers of Latin-1 that are no digits; inside a class it has not.
-Holds shorthand(char letter, bool in_class) {
-  switch (letter) {
-    case 's':
-      return [](uint32_t bits) { return (bits & kSpace) != 0; };
-    case 'd':
-      return [](uint32_t bits) { return (bits & kCategoryMask) == kNd; };
-    case 'w':
-      return [=](uint32_t bits) {
-        return (bits & kOnigWord) != 0 && !(in_class && (bits & kCategoryMask) == kNo);
-      };
-    default:
-      return nullptr;
-  }
-}
-
-struct Escape {
-  Holds holds;
-  bool negated = false;
-  size_t size = 0;  // bytes of the pattern
-};
-
-// The class that `pattern` names at `at`, a backslash. Without one: `holds` is null.
-Escape escape_at(std::string_view pattern, size_t at, bool in_class) {
-  if (at + 1 >= pattern.size()) return {};
-  const char letter = pattern[at + 1];
-  const char small = static_cast<char>(letter | 0x20);
-  if (small != 'p') return {shorthand(small, in_class), letter != small, 2};
-  size_t name = at + 2, end = name + 1;
-  if (name < pattern.size() && pattern[name] == '{') {
-    end = pattern.find('}', ++name);
-    if (end == std::string_view::npos) return {};
-  }
-  const bool caret = name < pattern.size() && pattern[name] == '^';
-  const std::string_view word = pattern.substr(name + caret, end - name - caret);
-  const bool braces = pattern[at + 2] == '{';
-  return {property(word), (letter == 'P') != caret, end + braces - at};
-}
-
-}  // namespace
-
-std::string written_out(const std::string& pattern) {
-  std::string out;
-  int depth = 0;  // of classes
-  for (size_t at = 0; at < pattern.size();) {
-    if (pattern[at] == '\\') {
-      const Escape escape = escape_at(pattern, at, depth > 0);
-      if (escape.holds) {
-        const Holds holds = [&](uint32_t bits) { return escape.holds(bits) != escape.negated; };
-        const std::string ranges = ranges_where(holds);
-        out += depth > 0 ? ranges : "[" + ranges + "]";
-        at += escape.size;
-        continue;
-      }
-      out += pattern.substr(at, 2);
-      at += 2;
-      continue;
-    }
-    if (pattern[at] == '[') {
-      ++depth;
-      out += pattern[at++];
-      if (at < pattern.size() && pattern[at] == '^') out += pattern[at++];
-      if (at < pattern.size() && pattern[at] == ']') out += pattern[at++];  // a ] that comes first is one
-      continue;
-    }
-    if (pattern[at] == ']' && depth > 0) --depth;
-    out += pattern[at++];
-  }
-  return out;
-}
 
 struct Pattern::Code {
   pcre2_code* code = nullptr;
@@ -143,7 +36,7 @@ std::string message_of(int error) {
 
 Pattern::Pattern(const std::string& pattern, Engine engine)
     : code_(std::make_unique<Code>()), source_(pattern) {
-  const std::string written = written_out(pattern);
+  const std::string written = written_out(pattern, engine);
   int error = 0;
   size_t place = 0;
   uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK;

@@ -171,7 +171,7 @@ class Split final : public PreTokenizer {
  public:
   Split(PatternText pattern, Behaviour behaviour, bool invert)
       : text_(std::move(pattern)), behaviour_(behaviour), invert_(invert) {
-    if (!text_.is_regex) return;
+    if (!text_.is_regex && !text_.text.empty()) return;
     scan_ = find_scan(text_.text);
     if (scan_ == nullptr) pattern_.emplace(text_.text, Engine::oniguruma);
   }

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "lockstep/text/fault.h"
 #include "lockstep/text/normalize.h"
 #include "lockstep/text/pattern.h"
 #include "lockstep/text/utf8.h"
@@ -99,6 +100,37 @@ TEST(Scan, DeepSeeksThreeSplitsAreOne) {
     }
     ASSERT_EQ(by_scan(deepseek_scan(), text), cuts) << testing::PrintToString(text);
   }
+}
+
+// What Split(Regex(...), "isolated") of `tokenizers` cuts: Ruby's marks, which PCRE2 reads otherwise.
+TEST(Pattern, MeansWhatItsLibraryMeans) {
+  struct Row {
+    const char* pattern;
+    std::vector<std::string_view> matches;  // of kText
+  };
+  constexpr std::string_view kText = "12345 abz\nfgA\x0b$+ e\u0301x \u4f60\u3042";
+  for (const Row& row : std::initializer_list<Row>{
+           {R"(\h+)", {"12345", "ab", "f", "A", "e"}},
+           {R"(\v)", {"\x0b"}},
+           {R"(z(?m).f)", {"z\nf"}},
+           {R"(z.f)", {}},
+           {R"([a[bz]]+)", {"abz"}},
+           {R"([\p{L}&&[^a-f]]+)", {"z", "gA", "x", "\u4f60\u3042"}},
+           {R"([^\p{L}&&[a-f]]+)", {"12345 ", "z\n", "gA\x0b$+ ", "\u0301x \u4f60\u3042"}},
+           {R"([\p{L}&&[^\p{Han}]&&[^a-z]])", {"A", "\u3042"}},
+           {R"(e\b|x\b)", {"x"}},  // a mark belongs to its word
+           {R"([[:digit:]]+)", {"12345"}},
+           {R"([[:^space:][:blank:]]+)", {"12345 abz", "fgA", "$+ e\u0301x \u4f60\u3042"}},
+           {R"([[:punct:]]+)", {"$+"}},
+       }) {
+    const Pattern pattern(row.pattern, Engine::oniguruma);
+    std::vector<std::string_view> matches;
+    pattern.each_match(
+        kText, [&](size_t begin, size_t end) { matches.push_back(kText.substr(begin, end - begin)); });
+    EXPECT_EQ(matches, row.matches) << row.pattern;
+  }
+  for (const char* refused : {R"(\p{N}{1,3}+)", R"(\X)", "[[:alpha:]]", "[a", "[a&&]"})
+    EXPECT_THROW(Pattern(refused, Engine::oniguruma), Fault) << refused;
 }
 
 TEST(Scan, OnlyKnownPatternsHaveOne) {

@@ -68,6 +68,30 @@ TEST(Tokenizer, WordPieceHasALongestWord) {
   FAIL() << "no sample of that name";
 }
 
+// Ids by `tokenizers` 0.23: a token of space that takes the space around it leaves none for the next.
+TEST(Tokenizer, TokensOfSpaceTakeWhatIsLeft) {
+  struct Row {
+    bool lstrip, rstrip;
+    Ids ids;
+  };
+  for (const Row& row : {Row{true, true, {0, 1, 0}}, Row{false, true, {0, 1, 1, 1, 1, 0}},
+                         Row{true, false, {0, 1, 1, 1, 1, 0}}}) {
+    const base::TemporaryFolder folder;
+    const json token = {{"id", 1},
+                        {"content", " "},
+                        {"special", false},
+                        {"single_word", false},
+                        {"normalized", false},
+                        {"lstrip", row.lstrip},
+                        {"rstrip", row.rstrip}};
+    folder.write("tokenizer.json",
+                 json({{"added_tokens", json::array({token})},
+                       {"model", {{"type", "WordLevel"}, {"vocab", {{"?", 0}}}, {"unk_token", "?"}}}})
+                     .dump());
+    EXPECT_EQ(encode(*open_tokenizer(folder.path()), "a    b", {}), row.ids) << row.lstrip << row.rstrip;
+  }
+}
+
 // The bytes, and a few tokens on top of them.
 std::string tiny_tokenizer(const std::vector<std::pair<std::string, std::string>>& merges,
                            const json& changes = {}) {

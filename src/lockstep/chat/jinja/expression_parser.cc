@@ -19,32 +19,6 @@ Expression constant(Value value) {
 
 }  // namespace
 
-Token TokenReader::take() {
-  Token token = tokens_[at_];
-  if (at_ + 1 < tokens_.size()) ++at_;
-  return token;
-}
-
-bool TokenReader::skip_symbol(std::string_view text) { return is_symbol(text) && (take(), true); }
-bool TokenReader::skip_word(std::string_view text) { return is_word(text) && (take(), true); }
-
-void TokenReader::expect_symbol(std::string_view text) {
-  if (!skip_symbol(text)) refuse(fmt::format("expected {}", text));
-}
-void TokenReader::expect_word(std::string_view text) {
-  if (!skip_word(text)) refuse(fmt::format("expected {}", text));
-}
-std::string TokenReader::expect_name() {
-  if (!is(TokenKind::name)) refuse("expected a name");
-  return take().text;
-}
-
-void TokenReader::refuse(const std::string& why) const {
-  const bool ends = is(TokenKind::statement_end) || is(TokenKind::expression_end) || is(TokenKind::end);
-  fail(fmt::format("{}, found {} (line {})", why, ends ? "the end of the tag" : "\"" + now().text + "\"",
-                   now().line));
-}
-
 Arguments ArgumentCode::evaluate(Run& run) const {
   Arguments arguments;
   for (const Expression& one : positional) arguments.positional.push_back(one(run));
@@ -188,7 +162,7 @@ Expression ExpressionParser::joined() {
   if (all.size() == 1) return all[0];
   return [all](Run& run) {
     std::string text;
-    for (const Expression& one : all) text += to_str(one(run));
+    for (const Expression& one : all) grow(text, to_str(one(run)));
     return Value(text);
   };
 }
@@ -367,8 +341,8 @@ Expression ExpressionParser::subscript(Expression value, Of of) {
   if (!is_slice) {
     if (parts.size() != 1) t_.refuse("expected a key between [ and ]");
     return [value, key = parts[0]](Run& run) {
-      const Value of = value(run);
-      return item(of, key(run));
+      const Value whole = value(run);
+      return item(whole, key(run));
     };
   }
   while (parts.size() < 3) parts.push_back(constant(None{}));

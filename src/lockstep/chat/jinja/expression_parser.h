@@ -7,32 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/chat/jinja/lexer.h"
 #include "lockstep/chat/jinja/run.h"
+#include "lockstep/chat/jinja/token_reader.h"
 
 namespace lockstep::chat::jinja {
-
-// Tokens and where we stand in them.
-class TokenReader {
- public:
-  explicit TokenReader(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
-  const Token& now() const { return tokens_[at_]; }
-  const Token& then() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
-  Token take();
-  bool is(TokenKind kind) const { return now().kind == kind; }
-  bool is_symbol(std::string_view text) const { return is(TokenKind::symbol) && now().text == text; }
-  bool is_word(std::string_view text) const { return is(TokenKind::name) && now().text == text; }
-  bool skip_symbol(std::string_view text);
-  bool skip_word(std::string_view text);
-  void expect_symbol(std::string_view text);
-  void expect_word(std::string_view text);
-  std::string expect_name();
-  [[noreturn]] void refuse(const std::string& why) const;  // with the line
-
- private:
-  std::vector<Token> tokens_;
-  size_t at_ = 0;
-};
 
 // As they stand in the source; names in order.
 struct ArgumentCode {

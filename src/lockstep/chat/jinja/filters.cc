@@ -1,10 +1,13 @@
-// Jinja's filters, as far as chat templates use them; tojson is Hugging Face's, which escapes nothing for
-// HTML.
+// Jinja's filters of one value, as far as chat templates use them; tojson is Hugging Face's, which escapes
+// nothing for HTML.
+#include "lockstep/chat/jinja/filters.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <cstdlib>
+#include <utility>
 
 #include "lockstep/chat/jinja/operations.h"
 #include "lockstep/chat/jinja/strings.h"
@@ -15,150 +18,9 @@ namespace lockstep::chat::jinja {
 
 namespace {
 
-using Filter = Value (*)(Run& run, const Value& input, const Arguments& arguments);
-
 Value by_method(const Value& input, std::string_view name, const Arguments& arguments = {}) {
   const Value text = to_str(input);
   return call(*method(text, name), arguments);
-}
-
-// "a.b.0": an attribute of an attribute; `otherwise` stands for what is not there, unless it is none.
-Value path_of(const Value& value, const Value& path, const Value& otherwise = None{}) {
-  const auto present = [&](Value found) {
-    return found.is_undefined() && !otherwise.is_none() ? otherwise : found;
-  };
-  if (path.get<int64_t>() != nullptr) return present(item(value, path));
-  Value found = value;
-  std::string_view rest = str_of(path);
-  for (;;) {
-    const size_t dot = rest.find('.');
-    const std::string_view part = rest.substr(0, dot);
-    const bool index = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
-    const Value key = index ? Value(static_cast<int64_t>(std::stoll(std::string(part)))) : Value(part);
-    found = present(item(found, key));
-    if (dot == std::string_view::npos) return found;
-    rest.remove_prefix(dot + 1);
-  }
-}
-
-// By what an item is sorted or told apart: itself or its attribute, in small letters unless it is to be
-// exact.
-Value key_of(const Value& one, const Value& path, bool exact) {
-  Value value = path.is_none() ? one : path_of(one, path);
-  return !exact && value.get<std::string>() != nullptr ? by_method(value, "lower") : value;
-}
-
-Value sorted(Run&, const Value& input, const Arguments& a) {
-  std::vector<Value> items = items_of(input);
-  const bool reverse = is_true(a.get(0, "reverse", false)),
-             exact = is_true(a.get(1, "case_sensitive", false));
-  const Value path = a.get(2, "attribute", None{});
-  const auto key = [&](const Value& one) {
-    const std::string* paths = path.get<std::string>();
-    if (paths == nullptr) return key_of(one, path, exact);
-    List keys;  // "a,b": by one, then by the other; a list even of one, which compares where its item would
-                // not
-    for (std::string_view rest = *paths;;) {
-      const size_t comma = rest.find(',');
-      keys.items.push_back(key_of(one, Value(rest.substr(0, comma)), exact));
-      if (comma == std::string_view::npos) return Value(keys);
-      rest.remove_prefix(comma + 1);
-    }
-  };
-  std::stable_sort(items.begin(), items.end(), [&](const Value& x, const Value& y) {
-    return reverse ? compare(key(y), key(x)) < 0 : compare(key(x), key(y)) < 0;
-  });
-  return List{items};
-}
-
-Value dictsort(Run&, const Value& input, const Arguments& a) {
-  const Dict* dict = input.get<Dict>();
-  if (dict == nullptr) fail("dictsort takes a dictionary");
-  const bool exact = is_true(a.get(0, "case_sensitive", false)),
-             reverse = is_true(a.get(2, "reverse", false));
-  const bool by_value = to_str(a.get(1, "by", "key")) == "value";
-  auto items = dict->items;
-  const auto key = [&](const std::pair<Value, Value>& one) {
-    const Value& value = by_value ? one.second : one.first;
-    return !exact && value.get<std::string>() != nullptr ? by_method(value, "lower") : value;
-  };
-  std::stable_sort(items.begin(), items.end(), [&](const auto& x, const auto& y) {
-    return reverse ? compare(key(y), key(x)) < 0 : compare(key(x), key(y)) < 0;
-  });
-  List pairs;
-  for (const auto& [name, value] : items) pairs.items.emplace_back(List{{name, value}, true});
-  return pairs;
-}
-
-// An item at a time from `start`'s items, of which `next` makes one; nothing happens before somebody asks.
-using Next = std::function<std::optional<Value>()>;
-Value lazily(std::function<Next()> start) {
-  return Generator{"generator", [start = std::move(start), next = Next()]() mutable -> std::optional<Value> {
-                     if (!next) next = start();
-                     return next();
-                   }};
-}
-
-// Those of Jinja's filters that choose take anything false as empty, none among it.
-Next walk_or_none(const Value& input) {
-  return is_true(input) ? walk(input) : Next([] { return std::nullopt; });
-}
-
-Value map(Run& run, const Value& input, const Arguments& a) {
-  return lazily([&run, input, a]() -> Next {
-    if (!is_true(input)) return walk_or_none(input);
-    Arguments rest = a;
-    if (const Value* path = a.find(SIZE_MAX, "attribute"); path != nullptr && a.positional.empty()) {
-      for (const auto& [name, value] : a.named) {
-        if (name != "attribute" && name != "default")
-          fail(fmt::format("Unexpected keyword argument '{}'", name));
-      }
-      return [items = walk(input), path = *path, otherwise = a.get(SIZE_MAX, "default", None{})]() {
-        std::optional<Value> one = items();
-        return one ? std::optional(path_of(*one, path, otherwise)) : std::nullopt;
-      };
-    }
-    if (a.positional.empty()) fail("map requires a filter argument");
-    rest.positional.erase(rest.positional.begin());
-    return [&run, items = walk(input), name = to_str(a.positional[0]), rest]() {
-      std::optional<Value> one = items();
-      return one ? std::optional(filter(run, name, *one, rest)) : std::nullopt;
-    };
-  });
-}
-
-// select, reject, selectattr, rejectattr: those for which a test holds, or does not.
-Value chosen(Run& run, const Value& input, const Arguments& a, bool by_attribute, bool wanted) {
-  return lazily([&run, input, a, by_attribute, wanted]() -> Next {
-    if (!is_true(input)) return walk_or_none(input);
-    const size_t skipped = by_attribute ? 1 : 0;
-    if (a.positional.size() < skipped) fail("Missing parameter for attribute name");
-    const bool tested = a.positional.size() > skipped;
-    Arguments rest{{}, a.named};
-    if (tested)
-      rest.positional.assign(a.positional.begin() + static_cast<ptrdiff_t>(skipped) + 1, a.positional.end());
-    const std::string name = tested ? to_str(a.positional[skipped]) : "";
-    const Value path = by_attribute ? a.positional[0] : Value(None{});
-    return [&run, items = walk(input), name, rest, path, tested, wanted]() -> std::optional<Value> {
-      while (std::optional<Value> one = items()) {
-        const Value value = path.is_none() ? *one : path_of(*one, path);
-        if ((tested ? test(run, name, value, rest) : is_true(value)) == wanted) return one;
-      }
-      return std::nullopt;
-    };
-  });
-}
-
-Value joined(Run&, const Value& input, const Arguments& a) {
-  const std::string between = to_str(a.get(0, "d", ""));
-  const Value path = a.get(1, "attribute", None{});
-  std::string out;
-  bool first = true;
-  for (const Value& one : items_of(input)) {
-    if (!std::exchange(first, false)) out += between;
-    out += to_str(path.is_none() ? one : path_of(one, path));
-  }
-  return out;
 }
 
 Value tojson(Run&, const Value& input, const Arguments& a) {
@@ -176,17 +38,24 @@ Value tojson(Run&, const Value& input, const Arguments& a) {
   return to_json(input, indent, is_true(ascii), is_true(sort), between, behind_key);
 }
 
-// As Jinja has it: a letter behind a space, a dash or a bracket that opens, and not behind every other
+// As Jinja has it: a large letter behind spaces, dashes and brackets that open, and not behind every other
 // character.
 Value titled(Run&, const Value& input, const Arguments&) {
   const std::string text = to_str(input);
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.size(), text.find_first_of("-([{< \t\n\r\f\v", at));
-    if (end > at) out += to_str(by_method(text.substr(at, end - at), "capitalize"));
-    if (end < text.size()) out += text[end];
-    at = end + 1;
+  std::string out, word;
+  const auto end_word = [&] {
+    if (!word.empty()) out += to_str(by_method(word, "capitalize"));
+    word.clear();
+  };
+  for (const std::string_view one : characters_of(text)) {
+    if (is_space(one) || std::string_view("-([{<").find(one) != std::string_view::npos) {
+      end_word();
+      out += one;
+    } else {
+      word += one;
+    }
   }
+  end_word();
   return out;
 }
 
@@ -197,17 +66,31 @@ Value indented(Run&, const Value& input, const Arguments& a) {
       width.get<std::string>() != nullptr
           ? str_of(width)
           : std::string(static_cast<size_t>(std::clamp<int64_t>(int_of(width), 0, 1000)), ' ');
-  const std::string& text = str_of(input);
+  const std::string text = str_of(input) + "\n";
   std::string out = first ? space : "";
-  for (size_t at = 0;;) {
-    const size_t end = text.find('\n', at);
-    out.append(text, at, end == std::string::npos ? end : end - at);
-    if (end == std::string::npos) return out;
-    out += '\n';
-    at = end + 1;
-    const bool is_blank = at >= text.size() || text[at] == '\n';
-    if (blank || !is_blank) out += space;
+  bool begins = true;
+  for (const std::string_view line : lines_of(text, LineEnds::dropped)) {
+    if (!std::exchange(begins, false)) {
+      out += '\n';
+      if (blank || !line.empty()) grow(out, space);
+    }
+    grow(out, line);
   }
+  return out;
+}
+
+// Half to even, as Python's round(); of an integer, an integer.
+Value rounded_to_even(const Value& input, double number, int64_t digits) {
+  if (digits < 0) {
+    const double unit = std::pow(10.0, static_cast<double>(-digits));
+    const double near = std::isinf(unit) ? 0.0 : std::nearbyint(number / unit) * unit;
+    return input.get<double>() != nullptr ? Value(near) : Value(static_cast<int64_t>(near));
+  }
+  if (input.get<double>() == nullptr) return int_of(input);
+  return std::isfinite(number)
+             ? Value(std::strtod(fmt::format("{:.{}f}", number, std::min<int64_t>(digits, 300)).c_str(),
+                                 nullptr))
+             : input;
 }
 
 Value rounded(Run&, const Value& input, const Arguments& a) {
@@ -215,31 +98,76 @@ Value rounded(Run&, const Value& input, const Arguments& a) {
   const std::string how = to_str(a.get(1, "method", "common"));
   const double* real = input.get<double>();
   const double number = real != nullptr ? *real : static_cast<double>(int_of(input));
-  if (how == "common") {  // half to even, as Python's round()
-    if (real == nullptr && digits >= 0) return binary("+", input, Value(0));
-    return std::stod(fmt::format("{:.{}f}", number, std::clamp<int64_t>(digits, 0, 300)));
-  }
+  if (how == "common") return rounded_to_even(input, number, digits);
+  if (how != "ceil" && how != "floor") fail("method must be common, ceil or floor");
   const double scale = std::pow(10.0, static_cast<double>(digits));
   return (how == "ceil" ? std::ceil(number * scale) : std::floor(number * scale)) / scale;
+}
+
+// As Python's int() cuts it; `otherwise` of what is no number.
+Value cut_to_int(double real, const Value& otherwise) {
+  if (!std::isfinite(real)) return otherwise;
+  if (std::abs(real) >= 9.2e18) fail("a number beyond 64 bits");
+  return static_cast<int64_t>(real);
+}
+
+// Python's float(): decimal, "inf" or "nan", and single underscores between digits.
+std::optional<double> read_float(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto digit = [&](size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
+    if (text[i] == '_' && i > 0 && digit(i - 1) && digit(i + 1)) continue;
+    plain += text[i];
+  }
+  if (plain.empty() || plain.find_first_of("xX_( ") != std::string::npos) return std::nullopt;
+  char* end = nullptr;
+  const double real = std::strtod(plain.c_str(), &end);
+  return end == plain.c_str() + plain.size() ? std::optional(real) : std::nullopt;
+}
+
+// Python's int(text, base), where the text is a number.
+std::optional<int64_t> read_int(std::string_view text, int64_t base) {
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  const auto prefix = [&](char small, int64_t of) {
+    if (base != of && base != 0) return;
+    if (text.size() < 3 || text[0] != '0' || (text[1] | 32) != small) return;
+    text.remove_prefix(text[2] == '_' ? 3 : 2), base = of;
+  };
+  prefix('x', 16), prefix('o', 8), prefix('b', 2);
+  if (base == 0 && text.size() > 1 && text[0] == '0' &&
+      text.find_first_not_of("0_") != std::string_view::npos)
+    return std::nullopt;  // "010" is no number of any base that it names
+  if (base == 0) base = 10;
+  if (text.empty() || base < 2 || base > 36) return std::nullopt;
+  int64_t number = 0;
+  bool beyond = false, after_digit = false;
+  for (const char c : text) {
+    const char small = static_cast<char>(c | 32);
+    const int64_t digit = c >= '0' && c <= '9'           ? c - '0'
+                          : small >= 'a' && small <= 'z' ? small - 'a' + 10
+                                                         : 99;
+    if (c == '_' && std::exchange(after_digit, false)) continue;
+    if (digit >= base) return std::nullopt;
+    beyond = beyond || __builtin_mul_overflow(number, base, &number) ||
+             __builtin_sub_overflow(number, digit, &number);
+    after_digit = true;
+  }
+  if (!after_digit) return std::nullopt;
+  if (beyond || (!negative && number == INT64_MIN)) fail("a number beyond 64 bits");
+  return negative ? number : -number;
 }
 
 Value to_int(Run&, const Value& input, const Arguments& a) {
   if (const Undefined* undefined = input.get<Undefined>()) fail(undefined->what);
   const Value otherwise = a.get(0, "default", 0);
-  if (const double* real = input.get<double>())
-    return std::isfinite(*real) && std::abs(*real) < 9e18 ? Value(static_cast<int64_t>(*real)) : otherwise;
+  if (const double* real = input.get<double>()) return cut_to_int(*real, otherwise);
   if (input.get<int64_t>() != nullptr || input.get<bool>() != nullptr) return int_of(input);
   if (input.get<std::string>() == nullptr) return otherwise;
-  const std::string text(stripped(str_of(input)));
-  size_t used = 0;
-  try {
-    const int64_t number = std::stoll(text, &used, static_cast<int>(int_of(a.get(1, "base", 10))));
-    if (used == text.size()) return number;
-    const double real = std::stod(text, &used);
-    if (used == text.size()) return static_cast<int64_t>(real);
-  } catch (const std::exception&) {
-  }
-  return otherwise;
+  const std::string_view text = stripped(str_of(input));
+  if (const std::optional<int64_t> number = read_int(text, int_of(a.get(1, "base", 10)))) return *number;
+  const std::optional<double> real = read_float(text);
+  return real ? cut_to_int(*real, otherwise) : otherwise;
 }
 
 Value to_float(Run&, const Value& input, const Arguments& a) {
@@ -249,122 +177,8 @@ Value to_float(Run&, const Value& input, const Arguments& a) {
   if (input.get<int64_t>() != nullptr || input.get<bool>() != nullptr)
     return static_cast<double>(int_of(input));
   if (input.get<std::string>() == nullptr) return otherwise;
-  const std::string text(stripped(str_of(input)));
-  size_t used = 0;
-  try {
-    const double number = std::stod(text, &used);
-    if (used == text.size()) return number;
-  } catch (const std::exception&) {
-  }
-  return otherwise;
-}
-
-// What Python cannot look up in a set or a dictionary.
-void require_hashable(const Value& value) {
-  const List* list = value.get<List>();
-  if (value.get<Dict>() != nullptr || (list != nullptr && !list->tuple))
-    fail(fmt::format("unhashable type: '{}'", type_name(value)));
-  if (list != nullptr) std::for_each(list->items.begin(), list->items.end(), require_hashable);
-}
-
-Value unique(Run&, const Value& input, const Arguments& a) {
-  const bool exact = is_true(a.get(0, "case_sensitive", false));
-  const Value path = a.get(1, "attribute", None{});
-  return lazily([=]() -> Next {
-    return [=, items = walk(input), seen = std::vector<Value>()]() mutable -> std::optional<Value> {
-      while (std::optional<Value> one = items()) {
-        Value key = key_of(*one, path, exact);
-        require_hashable(key);
-        if (std::any_of(seen.begin(), seen.end(), [&](const Value& other) { return is_equal(other, key); }))
-          continue;
-        seen.push_back(std::move(key));
-        return one;
-      }
-      return std::nullopt;
-    };
-  });
-}
-
-// Runs of so many items, the last filled up where something is given to fill it with.
-Value batch(Run&, const Value& input, const Arguments& a) {
-  const Value count = a.get(0, "linecount", Undefined{"batch takes a number"}),
-              fill = a.get(1, "fill_with", None{});
-  return lazily([=]() -> Next {
-    return [items = walk(input), size = static_cast<size_t>(std::max<int64_t>(1, int_of(count))),
-            fill]() -> std::optional<Value> {
-      List run;
-      while (run.items.size() < size) {
-        std::optional<Value> one = items();
-        if (!one) break;
-        run.items.push_back(std::move(*one));
-      }
-      if (run.items.empty()) return std::nullopt;
-      if (!fill.is_none()) run.items.resize(size, fill);
-      return run;
-    };
-  });
-}
-
-// So many lists of nearly as many items each, the first ones longer.
-Value sliced(Run&, const Value& input, const Arguments& a) {
-  const Value count = a.get(0, "slices", Undefined{"slice takes a number"}),
-              fill = a.get(1, "fill_with", None{});
-  return lazily([=]() -> Next {
-    const std::vector<Value> items = items_of(input);
-    const int64_t slices = int_of(count), all = static_cast<int64_t>(items.size());
-    if (slices == 0) fail("integer division or modulo by zero");
-    return [=, number = int64_t{0}]() mutable -> std::optional<Value> {
-      if (number >= slices) return std::nullopt;
-      const int64_t each = all / slices, longer = all % slices;
-      const int64_t begin = number * each + std::min(number, longer),
-                    end = begin + each + (number < longer ? 1 : 0);
-      List one{.items = {items.begin() + begin, items.begin() + end}};
-      if (!fill.is_none() && number >= longer) one.items.push_back(fill);
-      ++number;
-      return one;
-    };
-  });
-}
-
-// Lists of the items whose attribute is the same, each behind what they have in common, in its order.
-Value grouped(Run&, const Value& input, const Arguments& a) {
-  const Value path = a.get(0, "attribute", None{}), otherwise = a.get(1, "default", None{});
-  const bool exact = is_true(a.get(2, "case_sensitive", false));
-  const auto key = [&](const Value& one) {
-    const Value found = path_of(one, path, otherwise);
-    return !exact && found.get<std::string>() != nullptr ? by_method(found, "lower") : found;
-  };
-  std::vector<Value> items = items_of(input);
-  std::stable_sort(items.begin(), items.end(),
-                   [&](const Value& x, const Value& y) { return compare(key(x), key(y)) < 0; });
-  List groups;
-  for (size_t at = 0; at < items.size();) {
-    const Value common = key(items[at]), shown = path_of(items[at], path, otherwise);
-    List group;
-    for (; at < items.size() && is_equal(key(items[at]), common); ++at) group.items.push_back(items[at]);
-    groups.items.emplace_back(List{{shown, group}, true});
-  }
-  return groups;
-}
-
-Value extreme(const Value& input, const Arguments& a, int sign) {
-  const bool exact = is_true(a.get(0, "case_sensitive", false));
-  const Value path = a.get(1, "attribute", None{});
-  const std::vector<Value> items = items_of(input);
-  if (items.empty()) return Undefined{"No aggregated item, sequence was empty."};
-  const Value* best = &items.front();
-  for (const Value& one : items) {
-    if (&one != best && compare(key_of(one, path, exact), key_of(*best, path, exact)) * sign > 0) best = &one;
-  }
-  return *best;
-}
-
-Value sum(Run&, const Value& input, const Arguments& a) {
-  const Value path = a.get(0, "attribute", None{});
-  Value total = a.get(1, "start", 0);
-  for (const Value& one : items_of(input))
-    total = binary("+", total, path.is_none() ? one : path_of(one, path));
-  return total;
+  const std::optional<double> real = read_float(stripped(str_of(input)));
+  return real ? Value(*real) : otherwise;
 }
 
 // Runs of letters, digits and underscores.
@@ -399,12 +213,12 @@ Value or_default(Run&, const Value& input, const Arguments& a) {
   return input.is_undefined() || (also_false && !is_true(input)) ? a.get(0, "default_value", "") : input;
 }
 
-Value reversed(Run&, const Value& input, const Arguments&) {
-  if (input.get<std::string>() != nullptr) return slice(input, None{}, None{}, -1);
-  std::vector<Value> items = items_of(input);
-  std::reverse(items.begin(), items.end());
-  if (input.get<Generator>() != nullptr) return List{items};
-  return Generator{"reversed", walk(List{items})};
+// As the method, of whatever prints.
+Value replaced(Run&, const Value& input, const Arguments& a) {
+  const Value *from = a.find(0, "old"), *to = a.find(1, "new");
+  if (from == nullptr || to == nullptr) fail("replace takes what to replace, and by what");
+  const Value count = a.get(2, "count", None{});
+  return by_method(input, "replace", {{to_str(*from), to_str(*to), count.is_none() ? Value(-1) : count}, {}});
 }
 
 Value length(Run&, const Value& input, const Arguments&) {
@@ -423,83 +237,53 @@ Value format(Run&, const Value& input, const Arguments& a) {
   return formatted(to_str(input), names);
 }
 
-const std::map<std::string, Filter>& filters() {
-  static const std::map<std::string, Filter> all = {
-      {"abs",
-       [](Run&, const Value& v, const Arguments&) {
-         return compare(v, Value(0)) < 0 ? negated(v) : binary("+", v, Value(0));
-       }},
-      {"attr",
-       [](Run&, const Value& v, const Arguments& a) { return attribute(v, to_str(a.get(0, "name", ""))); }},
-      {"batch", batch},
-      {"capitalize", [](Run&, const Value& v, const Arguments&) { return by_method(v, "capitalize"); }},
-      {"count", length},
-      {"d", or_default},
-      {"default", or_default},
-      {"dictsort", dictsort},
-      {"e", escaped},
-      {"escape", escaped},
-      {"first",
-       [](Run&, const Value& v, const Arguments&) {
-         std::optional<Value> first = walk(v)();
-         return first ? *first : Value(Undefined{"No first item, sequence was empty."});
-       }},
-      {"float", to_float},
-      {"format", format},
-      {"groupby", grouped},
-      {"indent", indented},
-      {"int", to_int},
-      {"items",
-       [](Run&, const Value& v, const Arguments&) {
-         return lazily([v]() -> Next {
-           if (v.is_undefined()) return walk(v);
-           if (v.get<Dict>() == nullptr) fail("Can only get item pairs from a mapping.");
-           return walk(call(*method(v, "items"), {}));
-         });
-       }},
-      {"join", joined},
-      {"last",
-       [](Run&, const Value& v, const Arguments&) {
-         if (v.get<Generator>() != nullptr) fail(fmt::format("'{}' object is not reversible", type_name(v)));
-         const std::vector<Value> items = items_of(v);
-         return items.empty() ? Value(Undefined{"No last item, sequence was empty."}) : items.back();
-       }},
-      {"length", length},
-      {"list", [](Run&, const Value& v, const Arguments&) { return Value(List{items_of(v)}); }},
-      {"lower", [](Run&, const Value& v, const Arguments&) { return by_method(v, "lower"); }},
-      {"map", map},
-      {"max", [](Run&, const Value& v, const Arguments& a) { return extreme(v, a, 1); }},
-      {"min", [](Run&, const Value& v, const Arguments& a) { return extreme(v, a, -1); }},
-      {"reject", [](Run& r, const Value& v, const Arguments& a) { return chosen(r, v, a, false, false); }},
-      {"rejectattr", [](Run& r, const Value& v, const Arguments& a) { return chosen(r, v, a, true, false); }},
-      {"replace", [](Run&, const Value& v, const Arguments& a) { return by_method(v, "replace", a); }},
-      {"reverse", reversed},
-      {"round", rounded},
-      {"safe", [](Run&, const Value& v, const Arguments&) { return v; }},
-      {"select", [](Run& r, const Value& v, const Arguments& a) { return chosen(r, v, a, false, true); }},
-      {"selectattr", [](Run& r, const Value& v, const Arguments& a) { return chosen(r, v, a, true, true); }},
-      {"slice", sliced},
-      {"sort", sorted},
-      {"string", [](Run&, const Value& v, const Arguments&) { return Value(to_str(v)); }},
-      {"sum", sum},
-      {"title", titled},
-      {"tojson", tojson},
-      {"trim", [](Run&, const Value& v, const Arguments& a) { return by_method(v, "strip", a); }},
-      {"unique", unique},
-      {"upper", [](Run&, const Value& v, const Arguments&) { return by_method(v, "upper"); }},
-      {"wordcount", [](Run&, const Value& v, const Arguments&) { return words_in(to_str(v)); }},
-  };
-  return all;
+constexpr FilterRow kValueFilters[] = {
+    {"abs",
+     [](Run&, const Value& v, const Arguments&) {
+       return compare(v, Value(0)) < 0 ? negated(v) : binary("+", v, Value(0));
+     }},
+    {"attr",
+     [](Run&, const Value& v, const Arguments& a) { return attribute(v, to_str(a.get(0, "name", ""))); }},
+    {"capitalize", [](Run&, const Value& v, const Arguments&) { return by_method(v, "capitalize"); }},
+    {"count", length},
+    {"d", or_default},
+    {"default", or_default},
+    {"e", escaped},
+    {"escape", escaped},
+    {"float", to_float},
+    {"format", format},
+    {"indent", indented},
+    {"int", to_int},
+    {"length", length},
+    {"lower", [](Run&, const Value& v, const Arguments&) { return by_method(v, "lower"); }},
+    {"replace", replaced},
+    {"round", rounded},
+    {"safe", [](Run&, const Value& v, const Arguments&) { return v; }},
+    {"string", [](Run&, const Value& v, const Arguments&) { return Value(to_str(v)); }},
+    {"title", titled},
+    {"tojson", tojson},
+    {"trim", [](Run&, const Value& v, const Arguments& a) { return by_method(v, "strip", a); }},
+    {"upper", [](Run&, const Value& v, const Arguments&) { return by_method(v, "upper"); }},
+    {"wordcount", [](Run&, const Value& v, const Arguments&) { return words_in(to_str(v)); }},
+};
+
+const FilterRow* find_filter(std::string_view name) {
+  for (const std::span<const FilterRow> rows : {std::span<const FilterRow>(kValueFilters), item_filters()}) {
+    const auto found =
+        std::find_if(rows.begin(), rows.end(), [&](const FilterRow& row) { return row.name == name; });
+    if (found != rows.end()) return &*found;
+  }
+  return nullptr;
 }
 
 }  // namespace
 
-bool has_filter(const std::string& name) { return filters().contains(name); }
+bool has_filter(const std::string& name) { return find_filter(name) != nullptr; }
 
 Value filter(Run& run, const std::string& name, const Value& input, const Arguments& arguments) {
-  const auto found = filters().find(name);
-  if (found == filters().end()) fail(fmt::format("No filter named '{}'.", name));
-  return found->second(run, input, arguments);
+  const FilterRow* row = find_filter(name);
+  if (row == nullptr) fail(fmt::format("No filter named '{}'.", name));
+  return row->filter(run, input, arguments);
 }
 
 }  // namespace lockstep::chat::jinja

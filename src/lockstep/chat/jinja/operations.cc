@@ -164,19 +164,32 @@ Value calculate(std::string_view operation, const Pair& p) {
   return rest != 0 && (rest < 0) != (p.y < 0) ? rest + p.y : rest;
 }
 
+// A list's items are copied, and a text among them with all it holds.
+void check_size(const List& list) {
+  constexpr size_t kMost = size_t{128} << 20;
+  size_t bytes = list.items.size() * sizeof(Value);
+  for (const Value& one : list.items) {
+    if (const std::string* text = one.get<std::string>()) bytes += text->size();
+  }
+  if (bytes > kMost) fail("a list that is too long");
+}
+
 Value repeated(const Value& of, int64_t times) {
   const int64_t length = length_of(of).value_or(0);
   if (times > 0 && length > 10'000'000 / times) fail("a repetition that is too long");
   std::string text;
   List list;
-  if (const List* part = of.get<List>()) list.tuple = part->tuple;
-  for (int64_t i = 0; i < times; ++i) {
-    if (const List* part = of.get<List>())
-      list.items.insert(list.items.end(), part->items.begin(), part->items.end());
-    else
-      text += str_of(of);
+  const List* part = of.get<List>();
+  if (part != nullptr) list.tuple = part->tuple;
+  for (int64_t i = 0; length > 0 && i < times; ++i) {
+    if (part == nullptr) {
+      grow(text, str_of(of));
+      continue;
+    }
+    if ((i & (i - 1)) == 0) check_size(list);  // each time that it has doubled
+    list.items.insert(list.items.end(), part->items.begin(), part->items.end());
   }
-  return of.get<List>() != nullptr ? Value(list) : Value(text);
+  return part != nullptr ? Value(list) : Value(text);
 }
 
 }  // namespace
@@ -187,13 +200,18 @@ Value binary(std::string_view operation, const Value& a, const Value& b) {
   if (operation == "%" && a.get<std::string>() != nullptr) return formatted(str_of(a), b);
   require_defined(b);
   const bool texts = a.get<std::string>() != nullptr && b.get<std::string>() != nullptr;
-  if (operation == "+" && texts) return str_of(a) + str_of(b);
+  if (operation == "+" && texts) {
+    std::string both = str_of(a);
+    grow(both, str_of(b));
+    return both;
+  }
   const List *left = a.get<List>(), *right = b.get<List>();
   const bool alike =
       left != nullptr && right != nullptr && type_name(a) == type_name(b) && left->view == nullptr;
   if (operation == "+" && alike) {
     List both = *left;
     both.items.insert(both.items.end(), right->items.begin(), right->items.end());
+    check_size(both);
     return both;
   }
   const auto repeats = [](const Value& value) {

@@ -44,4 +44,24 @@ std::string_view right_stripped(std::string_view text, const std::string_view* c
   return text;
 }
 
+std::vector<std::string_view> lines_of(std::string_view text, LineEnds ends) {
+  constexpr std::string_view kEnds[] = {"\r\n", "\n",   "\r",       "\v",           "\f",          "\x1c",
+                                        "\x1d", "\x1e", "\xc2\x85", "\xe2\x80\xa8", "\xe2\x80\xa9"};
+  std::vector<std::string_view> lines;
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    const std::string_view rest = text.substr(at);
+    const auto* end = std::find_if(std::begin(kEnds), std::end(kEnds),
+                                   [&](std::string_view one) { return rest.starts_with(one); });
+    if (end == std::end(kEnds)) {
+      ++at;
+      continue;
+    }
+    lines.push_back(text.substr(begin, at - begin + (ends == LineEnds::kept ? end->size() : 0)));
+    at += end->size(), begin = at;
+  }
+  if (begin < text.size()) lines.push_back(text.substr(begin));
+  return lines;
+}
+
 }  // namespace lockstep::chat::jinja

@@ -1,7 +1,8 @@
-// Python's notion of space around a text.
+// Python's notions of space around a text, and of its lines.
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 namespace lockstep::chat::jinja {
 
@@ -12,5 +13,9 @@ inline std::string_view stripped(std::string_view text, const std::string_view* 
   return left_stripped(right_stripped(text, characters), characters);
 }
 bool is_space(std::string_view character);
+
+// str.splitlines(): all of Unicode's line ends count, "\r\n" as one.
+enum class LineEnds { kept, dropped };
+std::vector<std::string_view> lines_of(std::string_view text, LineEnds ends);
 
 }  // namespace lockstep::chat::jinja

@@ -98,6 +98,14 @@ TEST(Template, SaysWhatItsAuthorWants) {
   EXPECT_NE(failure_of("{{ 'x }}").find("not closed"), std::string::npos);
 }
 
+// Python prints all digits of such a number; a rounded one would be another.
+TEST(Template, NumbersBeyond64BitsAreRefused) {
+  EXPECT_EQ(Value::from_json(INT64_MAX).get<int64_t>() != nullptr, true);
+  EXPECT_THROW(Value::from_json(uint64_t{1} << 63), Failure);
+  EXPECT_NE(failure_of("{{ '99999999999999999999'|int }}").find("64 bits"), std::string::npos);
+  EXPECT_NE(failure_of("{{ '1e30'|int }}").find("64 bits"), std::string::npos);
+}
+
 TEST(Template, MarksWhatTheAssistantSays) {
   const Template marked("{% for m in ms %}[{% generation %}{{ m }}{% endgeneration %}]{% endfor %}");
   EXPECT_TRUE(marked.marks_generation());
@@ -114,6 +122,19 @@ TEST(Template, HostileOnesEnd) {
   EXPECT_NE(failure_of(nested).find("too many steps"), std::string::npos);
   EXPECT_NE(failure_of("{{ range(10 ** 9) }}").find("range too big"), std::string::npos);
   EXPECT_NE(failure_of("{{ 'x' * 10 ** 9 }}").find("too long"), std::string::npos);
+  // Texts and lists that double until the memory is full, and one that is copied once for each item.
+  for (const char* grown : {"ns.x ~ ns.x", "ns.x.replace('y', ns.x)"}) {
+    const std::string source =
+        std::string("{% set ns = namespace(x='y' * 100000) %}{% for i in range(60) %}{% set ns.x = ") +
+        grown + " %}{% endfor %}";
+    EXPECT_NE(failure_of(source).find("above 128 MiB"), std::string::npos) << grown;
+  }
+  EXPECT_NE(
+      failure_of(
+          "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}")
+          .find("too long"),
+      std::string::npos);
+  EXPECT_NE(failure_of("{{ ['y' * 1000000] * 1000000 }}").find("too long"), std::string::npos);
   EXPECT_NE(failure_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").find("without end"),
             std::string::npos);
   EXPECT_NE(failure_of("{{ " + std::string(100'000, '(') + std::string(100'000, ')') + " }}").find("deeply"),

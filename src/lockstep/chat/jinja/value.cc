@@ -79,7 +79,7 @@ Value read_json(const nlohmann::ordered_json& json, int depth) {
       return json.get<int64_t>();
     case nlohmann::ordered_json::value_t::number_unsigned: {
       const auto number = json.get<uint64_t>();
-      if (number > INT64_MAX) return static_cast<double>(number);
+      if (number > INT64_MAX) fail(fmt::format("the number {} is beyond 64 bits with a sign", number));
       return static_cast<int64_t>(number);
     }
     case nlohmann::ordered_json::value_t::number_float:
@@ -218,6 +218,12 @@ bool contains(const Value& all, const Value& one) {
     if (is_equal(*item, one)) return true;
   }
   return false;
+}
+
+void grow(std::string& text, std::string_view more) {
+  constexpr size_t kLongest = size_t{128} << 20;
+  if (more.size() > kLongest - std::min(text.size(), kLongest)) fail("a text above 128 MiB");
+  text += more;
 }
 
 std::vector<std::string_view> characters_of(std::string_view text) {

@@ -135,6 +135,9 @@ std::vector<Value> items_of(const Value& value);
 std::function<std::optional<Value>()> walk(const Value& value);  // the same one by one
 std::optional<int64_t> length_of(const Value& value);
 
+// Appends. What a template computes may not fill the memory: fails where the text would be above 128 MiB.
+void grow(std::string& text, std::string_view more);
+
 // A string's characters: Python counts those, and not bytes.
 std::vector<std::string_view> characters_of(std::string_view text);
 

@@ -112,6 +112,10 @@ TEST(Chat, IsKnownByItsFields) {
        }) {
     EXPECT_EQ(infer_kind(folder.write(row.name, row.text)), row.kind) << row.name;
   }
+  // Who says which field is the text means documents.
+  const std::string both = folder.write("i.jsonl", R"({"prompt": "a", "completion": "b", "source": "c"})");
+  EXPECT_EQ(infer_kind(both, true, "completion"), "jsonl");
+  EXPECT_EQ(infer_kind(both, true, "absent"), "chat");
 }
 
 TEST(Chat, ReadsListsOfObjects) {
