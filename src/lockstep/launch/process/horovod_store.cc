@@ -9,9 +9,11 @@ namespace lockstep::launch {
 
 namespace {
 
-constexpr size_t kMostBody = 1 << 20, kMostBytes = 256 << 20;  // of a value; of all of them
+constexpr size_t kMostBody = 1 << 20;  // of a value
 
 struct Values {
+  explicit Values(size_t most) : most_bytes(most) {}
+  const size_t most_bytes;
   std::mutex mutex;
   std::map<std::string, std::string> by_key;
   size_t bytes = 0;
@@ -27,26 +29,28 @@ struct Values {
   }
 
   bool keep(const http::Request& request) {
-    std::string& value = by_key[request.path];
-    bytes += request.body.size() + request.path.size() - value.size();
-    value = request.body;
-    return bytes <= kMostBytes;
+    const auto old = by_key.find(request.path);
+    const size_t before = old == by_key.end() ? 0 : old->first.size() + old->second.size(),
+                 after = request.path.size() + request.body.size();
+    if (bytes - before + after > most_bytes) return false;
+    bytes += after - before;
+    by_key[request.path] = request.body;
+    return true;
   }
 };
 
 }  // namespace
 
-HorovodStore::HorovodStore(const std::string& address, int port)
+HorovodStore::HorovodStore(const std::string& address, int port, size_t most_bytes)
     : server_({.host = address,
                .port = port,
                .idle_seconds = 10,
                .most_connections = 1024,
                .most_body = kMostBody}),
       end_(::eventfd(0, EFD_CLOEXEC)),
-      thread_([this] {
-        server_.serve(end_.number, [values = std::make_shared<Values>()](const http::Request& request) {
-          return values->answer(request);
-        });
+      thread_([this, most_bytes] {
+        server_.serve(end_.number, [values = std::make_shared<Values>(most_bytes)](
+                                       const http::Request& request) { return values->answer(request); });
       }) {}
 
 HorovodStore::~HorovodStore() {

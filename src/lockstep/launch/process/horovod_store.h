@@ -17,7 +17,9 @@ namespace lockstep::launch {
 
 class HorovodStore {
  public:
-  HorovodStore(const std::string& address, int port);  // ConfigError 764: the port is taken
+  static constexpr size_t kMostBytes = 256 << 20;  // of all keys and values; more are refused
+  // ConfigError 764: the port is taken.
+  HorovodStore(const std::string& address, int port, size_t most_bytes = kMostBytes);
   ~HorovodStore();
   HorovodStore(const HorovodStore&) = delete;
   HorovodStore& operator=(const HorovodStore&) = delete;

@@ -37,6 +37,27 @@ TEST(HorovodStore, KeepsWhatRanksPutThere) {
       ask(store.port(), "PUT /x HTTP/1.0\r\nContent-Length: 9999999\r\n\r\n").starts_with("HTTP/1.1 413"));
 }
 
+// Whoever reaches the port cannot fill the launcher's memory: what is refused is not kept, and a value that
+// is put again counts once.
+TEST(HorovodStore, KeepsNoMoreThanItsLimit) {
+  const HorovodStore store("127.0.0.1", 0, 20);
+  const auto put = [&](const std::string& key, const std::string& value) {
+    const std::string head = " HTTP/1.0\r\nContent-Length: " + std::to_string(value.size()) + "\r\n\r\n";
+    return ask(store.port(), "PUT " + key + head + value).substr(9, 3);
+  };
+  const auto get = [&](const std::string& key) {
+    return ask(store.port(), "GET " + key + " HTTP/1.0\r\n\r\n").substr(9, 3);
+  };
+  EXPECT_EQ(put("/a", "12345678"), "200");  // 10 bytes
+  for (int k = 0; k < 5; ++k) EXPECT_EQ(put("/a", "abcdefgh"), "200") << k;
+  EXPECT_EQ(put("/b", "123456789"), "413");  // 11 more
+  EXPECT_EQ(get("/b"), "404");
+  EXPECT_EQ(put("/b", "12345678"), "200");
+  EXPECT_EQ(put("/a", ""), "200");
+  EXPECT_EQ(put("/c", "123456"), "200");
+  EXPECT_EQ(put("/d", ""), "413");
+}
+
 TEST(HorovodStore, ThePortIsFreeAfterwards) {
   int port = 0;
   {
