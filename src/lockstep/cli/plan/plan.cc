@@ -48,7 +48,11 @@ void add_layouts(Planned& planned, recipe::Resolved& resolved) {
     if (!planned.own_layout) run::take_layout(resolved, planned.layouts->best);
   } catch (const plan::NothingFits& none) {
     planned.nothing_fits = true;
-    if (!planned.own_layout) run::take_layout(resolved, none.smallest);
+    if (planned.own_layout) return;
+    // What the recipe recomputes stays: changing it is up to the menu.
+    const std::string origin = resolved.origin["memory.recompute"];
+    run::take_layout(resolved, none.smallest);
+    resolved.origin["memory.recompute"] = origin;
   }
 }
 

@@ -55,10 +55,11 @@ TEST(Plan, UsageAndWrongWords) {
        {plan + " --on 8xB200 --quick parallel.zero=1", 0, "not measured"},
        {plan + " model.preset=8b model.layers=32 --on T4 --quick", 1, "does not fit"},
        // Not only that nothing fits: how much is missing, and what would help.
-       {plan + " model.layers=16 --on g2-standard-24", 1, "--apply N writes one of them"},
-       {plan + " model.layers=16 --on g2-standard-24", 1,
+       {plan + " model.layers=16 --on n1-standard-16-2xT4", 1, "--apply N writes one of them"},
+       {plan + " model.layers=16 --on n1-standard-16-2xT4", 1,
         "no layout of 2 ranks fits; this one needs the least"},
-       {plan + " model.layers=16 parallel.tensor=2 --on g2-standard-24", 1, "no layout of 2 ranks fits\n"},
+       {plan + " model.layers=16 parallel.tensor=2 --on n1-standard-16-2xT4", 1,
+        "no layout of 2 ranks fits\n"},
        {plan + " --on n1-standard-4", 2, "did you mean n1-standard-8-1xT4?"}});
 }
 

@@ -215,7 +215,7 @@ void print_quota(const Planned& p) {
 }
 
 void print_layouts(const Planned& p) {
-  if (p.nothing_fits)
+  if (p.nothing_fits && !p.forecast.fits())
     say(fmt::format("no layout of {} ranks fits{}", p.place.ranks,
                     p.own_layout ? "" : "; this one needs the least memory"));
   if (!p.layouts) return;
