@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Keeps retired words out of what users read: README.md, docs/, help texts and messages.
+"""Keeps retired words out of what users read: README.md, docs/, help texts and messages; and a merge's conflict markers.
 
 The list and what to write instead stand in docs/glossary.md. In C++ only string literals of more than two words
 are looked at, never comments or tests; in Markdown, code blocks are left alone.
@@ -82,8 +82,15 @@ def retired_in(text, where):
             for pattern, instead in PATTERNS for match in pattern.finditer(text)]
 
 
+def markers_in(text, where):
+    return [f"{where}:{text.count(chr(10), 0, match.start()) + 1}: a merge's conflict is left in it"
+            for match in re.finditer(r"(?m)^(<{7}|>{7}) ", text)]
+
+
 def main():
     found = []
+    for file in [*pages(), ROOT / "CHANGELOG.md"]:
+        found += markers_in(file.read_text(), file.relative_to(ROOT))
     for file in pages():
         text = file.read_text().split("\n## Retired words")[0]
         for line, paragraph in prose(text):
@@ -92,7 +99,7 @@ def main():
         for line, literal in literals(file.read_text()):
             found += retired_in(literal, f"{file.relative_to(ROOT)}:{line}")
     print("\n".join(found))
-    print(f"{len(found)} retired words")
+    print(f"{len(found)} retired words or conflicts")
     return 1 if found else 0
 
 

@@ -15,7 +15,7 @@ except ImportError:
 
 # What breaks out where quotes are missing; PWNED is a file that nobody may make.
 HOSTILE = ["it's", 'say "hi"', "a b  c", "$(touch PWNED)", "`touch PWNED`", "'; touch PWNED; '", '"; touch PWNED; "', "$HOME", "${HOME}",
-           "%{x}", "${x}", "{id}", "{}", "{{x}}", "a\\", "\\n", "#SBATCH -N 9", "!x", "*", "~", "-rf", "--help", "&& touch PWNED", "| touch PWNED",
+           "$(GIVEN)", "$$", "a$$(GIVEN)$", "$$$(HOME)", "$(NODE_RANK)", "%{x}", "${x}", "{id}", "{}", "{{x}}", "a\\", "\\n", "#SBATCH -N 9", "!x", "*", "~", "-rf", "--help", "&& touch PWNED", "| touch PWNED",
            "END_OF_FILE", "größe", "日本", "yes", "null", "1e3", ": x", "- y", "a,b", "x=y", "%j", "a\tb", "a\nb", "a\ntouch PWNED\n", "END_OF_FILE\ntouch PWNED"]
 LETTERS = string.ascii_letters + "  '\"\"$`\\;&|<>(){}[]*?!#%~=,:-"
 
@@ -53,6 +53,11 @@ for name in ("shutdown", "curl", "gcloud", "apt-get", "nvidia-smi", "nvidia-ctk"
     stand_in(name, "exit 1\n" if name in ("qsub", "qrerun", "loginctl") else "exit 0\n")
 
 
+def kubelet_reads(text, variables):
+    """Kubernetes' own expansion in commands and values: $(NAME) of a known variable, and $$ for $."""
+    return re.sub(r"\$\$|\$\(([^)]*)\)", lambda m: "$" if m[0] == "$$" else variables.get(m[1], m[0]), text)
+
+
 def script_of(kind, plan, commands):
     """The text that runs on the (first) machine, and how: the shell's words."""
     files = {file["path"].rsplit("/", 1)[1]: file["text"] for file in plan["files"]}
@@ -74,7 +79,7 @@ def script_of(kind, plan, commands):
         container = job["workerPoolSpecs"][0]["containerSpec"]
         return container["command"], container["args"][0]
     container = job["spec"]["template"]["spec"]["containers"][0]
-    return container["command"][:2], container["command"][2]
+    return container["command"][:2], kubelet_reads(container["command"][2], variables_of(kind, plan))
 
 
 def variables_of(kind, plan):
@@ -84,7 +89,10 @@ def variables_of(kind, plan):
     job = yaml.safe_load(next(file["text"] for file in plan["files"] if "/job.y" in file["path"]))
     if kind == "azureml":
         return job.get("environment_variables", {})
-    return {one["name"]: one["value"] for one in job["spec"]["template"]["spec"]["containers"][0].get("env", [])}
+    given = {}
+    for one in job["spec"]["template"]["spec"]["containers"][0].get("env", []):
+        given[one["name"]] = kubelet_reads(one["value"], given)
+    return given
 
 
 def terraform_reads(plan, folder):

@@ -54,7 +54,8 @@ std::string menu_text(const std::vector<run::MenuRow>& menu, const MenuMoney& mo
                                    row.price};
     if (priced)
       cells.insert(cells.begin() + 4,
-                   base::dollars(money.usd_per_second * row.step_seconds * static_cast<double>(money.steps)));
+                   base::dollars(money.besides_usd +
+                                 money.usd_per_second * row.step_seconds * static_cast<double>(money.steps)));
     table.add(cells);
   }
   return table.to_text(width);

@@ -14,6 +14,7 @@ namespace lockstep::cli {
 struct MenuMoney {
   int64_t steps = 0;
   double usd_per_second = 0;
+  double besides_usd = 0;  // what evaluations and saves take, where they are known
 };
 std::string menu_text(const std::vector<run::MenuRow>& menu, const MenuMoney& money, size_t width);
 

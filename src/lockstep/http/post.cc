@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -141,6 +142,12 @@ class Wire {
   SSL* ssl_ = nullptr;
 };
 
+// With brackets around an IPv6 address, and a port that is not the usual one.
+std::string host_words(const Url& url) {
+  const std::string host = url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]";
+  return url.port == (url.tls ? "443" : "80") ? host : host + ":" + url.port;
+}
+
 }  // namespace
 
 std::optional<Url> parse_url(std::string_view text) {
@@ -152,9 +159,11 @@ std::optional<Url> parse_url(std::string_view text) {
   } else {
     return std::nullopt;
   }
-  const size_t slash = text.find('/');
-  std::string_view authority = text.substr(0, slash);
-  url.path = slash == std::string_view::npos ? "/" : std::string(text.substr(slash));
+  const size_t path = text.find_first_of("/?#");
+  std::string_view authority = text.substr(0, path);
+  url.path = path == std::string_view::npos ? "/" : std::string(text.substr(path));
+  if (!url.path.starts_with('/')) url.path = "/" + url.path;
+  url.path.resize(std::min(url.path.find('#'), url.path.size()));  // for browsers only
   url.port = url.tls ? "443" : "80";
   const size_t colon = authority.rfind(':');
   if (colon != std::string_view::npos && authority.back() != ']') {
@@ -186,7 +195,7 @@ PostResult post_json(const Url& url, const std::string& body, std::chrono::milli
       "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nUser-Agent: "
       "lockstep\r\n{}"
       "Connection: close\r\n\r\n",
-      url.path, url.host, body.size(), says_who ? "Authorization: Bearer " + as.bearer + "\r\n" : "");
+      url.path, host_words(url), body.size(), says_who ? "Authorization: Bearer " + as.bearer + "\r\n" : "");
   if (!wire.write(head + body)) {
     result.problem = deadline.left_ms() == 0 ? "it did not take the message in time" : "the connection broke";
     return result;

@@ -77,7 +77,7 @@ const std::vector<Setting>& settings() {
        "bundle = \"lockstep.tar.zst\""},
       {"port",
        &Place::port,
-       "ssh lsf ray kubernetes gce terraform",
+       "ssh lsf ray kubernetes gce terraform azureml",
        "Port of the rendezvous; default: 29400 on machines that are the job's alone, otherwise one that is "
        "derived from its id.",
        "port = 29400",

@@ -1,26 +1,14 @@
-// What every target writes: scripts that a shell reads, the words that matter, no secret; and what it makes
-// of its client's answers.
+// What every target writes: scripts that a shell reads, the words that matter, no secret.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
-#include <filesystem>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/temporary_folder.h"
-#include "lockstep/jobs/targets/google.h"
 #include "lockstep/jobs/testing.h"
-#include "lockstep/jobs/yaml.h"
 
 namespace lockstep::jobs {
 namespace {
-
-std::string all_text(const Plan& plan) {
-  std::string text;
-  for (const File& file : plan.files) text += file.text;
-  for (const Step& step : plan.steps) text += shell_line(step.command.words) + "\n";
-  return text;
-}
 
 TEST(Targets, EveryRowPlansWithoutClientOrLogin) {
   for (const Target& target : target_table()) {
@@ -103,162 +91,6 @@ TEST(Targets, TheReturnLoopComesBackAfter75Only) {
     const Answer answer = client.run({{"sh", "-c", script}});
     EXPECT_TRUE(answer.output.ends_with(std::string(row.says) + "\n")) << answer.output;
   }
-}
-
-TEST(Slurm, HeaderSaysWhatWasAsked) {
-  Job job = job_for("slurm");
-  job.place.partition = "gpu";
-  job.place.options = {"--exclusive"};
-  job.after = "17";
-  const std::string text = all_text(find_target("slurm").plan(job));
-  for (const char* line :
-       {"#SBATCH --nodes=2\n", "#SBATCH --gpus-per-node=nvidia-tesla-a100:4\n", "#SBATCH --time=60\n",
-        "#SBATCH --signal=B:TERM@120\n", "#SBATCH --requeue\n", "#SBATCH --partition=gpu\n",
-        "#SBATCH --exclusive\n", "#SBATCH --dependency=afterok:17\n", "#SBATCH --chdir=/scratch/me\n",
-        "apptainer exec --nv", "-lt 20 ]]", "first=$(scontrol --oneliner show node \"$SLURMD_NODENAME\"",
-        "${first:+--rdzv-endpoint \"$first:auto\" --rdzv-id \"$SLURM_JOB_ID\"}"})
-    EXPECT_NE(text.find(line), std::string::npos) << line << text;
-  job.place.fewest_nodes = 1;
-  EXPECT_NE(all_text(find_target("slurm").plan(job)).find("#SBATCH --nodes=1-2\n"), std::string::npos);
-  job.place.fewest_nodes = 3;
-  EXPECT_THROW(find_target("slurm").plan(job), base::ConfigError);
-  job.place.fewest_nodes = 0;
-  job.place.container = "pyxis";
-  EXPECT_NE(all_text(find_target("slurm").plan(job)).find("--container-image=registry/lockstep:1"),
-            std::string::npos);
-}
-
-TEST(Slurm, ComponentsOfAHeterogeneousJob) {
-  Job job = job_for("slurm");
-  job.place.image.clear();
-  job.place.options = {"--exclusive"};
-  job.place.components = {"nodes=3 gpus=2 partition=old"};
-  const std::string text = all_text(find_target("slurm").plan(job));
-  const size_t border = text.find("#SBATCH hetjob\n");
-  ASSERT_NE(border, std::string::npos) << text;
-  struct Row {
-    const char* words;
-    int first, second;  // how often before and after the border
-  };
-  for (const Row& row :
-       {Row{"#SBATCH --nodes=2\n", 1, 0}, Row{"#SBATCH --nodes=3\n", 0, 1},
-        Row{"#SBATCH --gpus-per-node=nvidia-tesla-a100:4\n", 1, 0}, Row{"#SBATCH --gpus-per-node=2\n", 0, 1},
-        Row{"#SBATCH --time=60\n", 1, 1}, Row{"#SBATCH --partition=old\n", 0, 1},
-        Row{"#SBATCH --exclusive\n", 1, 1}, Row{"#SBATCH --job-name=first-abc123\n", 1, 0},
-        Row{"--het-group=0 ", 0, 1}, Row{"--nproc 4 --max-restarts 3", 0, 1},
-        Row{" : --ntasks-per-node=1", 0, 1}, Row{"--nproc 2 --max-restarts 3", 0, 1}}) {
-    const auto count = [&](const std::string& part) {
-      int found = 0;
-      for (size_t at = part.find(row.words); at != std::string::npos; at = part.find(row.words, at + 1))
-        ++found;
-      return found;
-    };
-    EXPECT_EQ(count(text.substr(0, border)), row.first) << row.words << text;
-    EXPECT_EQ(count(text.substr(border)), row.second) << row.words << text;
-  }
-  for (const char* wrong : {"nodes", "time=3h", "nodes=0", "gpus=many"}) {
-    job.place.components = {wrong};
-    EXPECT_THROW(find_target("slurm").plan(job), base::ConfigError) << wrong;
-  }
-  job.place.components = {"nodes=1"};
-  job.sweep = {.key = "optim.lr", .values = {"1e-3", "1e-4"}};
-  EXPECT_THROW(find_target("slurm").plan(job), base::ConfigError);
-}
-
-TEST(Slurm, StatesAndReasons) {
-  struct Row {
-    const char *squeue, *sacct;
-    State state;
-    const char* why;
-  };
-  const Row rows[] = {
-      {"17|RUNNING|None|n[1-2]\n", "", State::running, ""},
-      {"17|PENDING|Resources|\n", "", State::queued, "waits until enough nodes are free"},
-      {"17|PENDING|QOSMaxGRESPerUser|\n", "", State::queued, "quality of service"},
-      {"17|COMPLETING|None|n1\n", "", State::ending, ""},
-      {"", "COMPLETED|0:0|n1\n", State::done, ""},
-      {"", "FAILED|2:0|n1\n", State::failed, ""},
-      {"", "FAILED|75:0|n1\n", State::saved, ""},
-      {"", "CANCELLED by 0|0:15|n1\n", State::stopped, ""},
-      {"", "", State::unknown, ""},
-      {"|||||\n\n", "", State::unknown, ""},
-  };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(std::string(row.squeue) + row.sacct);
-    FakeClient client([&](const Command& command) {
-      return Answer{.output = command.words[0] == "squeue" ? row.squeue : row.sacct};
-    });
-    Submitted job;
-    job.id = "first-abc123";
-    job.state_folder = "/nowhere";
-    const Target& target = find_target("slurm");
-    const Status status = target.status(job, client);
-    EXPECT_EQ(name_of(status.state), std::string(name_of(row.state)));
-    const std::vector<std::string> why = target.why(job, status, client);
-    EXPECT_TRUE(!*row.why || why.at(0).find(row.why) != std::string::npos);
-  }
-}
-
-TEST(Kubernetes, EveryFormHasItsBudgets) {
-  struct Row {
-    const char* form;
-    std::vector<const char*> says;
-  };
-  const Row rows[] = {
-      {"job",
-       {"kind: Job\n", "completionMode: Indexed", "backoffLimit: 6", "- 75", "action: Ignore",
-        "subdomain: first-abc123", "--rdzv-endpoint first-abc123-0.first-abc123:29400", "clusterIP: None"}},
-      {"jobset",
-       {"kind: JobSet\n", "maxRestarts: 3", "RestartJobSetAndIgnoreMaxRestarts",
-        "--rdzv-endpoint first-abc123-node-0-0.first-abc123:29400"}},
-      {"pytorchjob", {"kind: PyTorchJob\n", "Master:", "Worker:", "nprocPerNode: \"4\"", "backoffLimit: 23"}},
-      {"trainjob", {"kind: TrainJob\n", "name: torch-distributed", "numNodes: 2"}},
-  };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.form);
-    Job job = job_for("kubernetes");
-    job.place.form = row.form;
-    job.place.gpu_type = "";
-    const std::string text = all_text(find_target("kubernetes").plan(job));
-    for (const char* line : row.says) EXPECT_NE(text.find(line), std::string::npos) << line << text;
-    EXPECT_NE(text.find("nvidia.com/gpu: \"4\""), std::string::npos);
-    EXPECT_NE(text.find("--from-file=secret=/dev/stdin"), std::string::npos);
-  }
-}
-
-TEST(Kubernetes, WhyQuotesTheEventAndNamesTheRemedy) {
-  FakeClient client([](const Command& command) -> Answer {
-    const std::string what = shell_line(command.words);
-    if (what.find("get pods") != std::string::npos)
-      return {.output = R"({"items": [{"status": {"phase": "Pending"}}]})"};
-    if (what.find("get events") != std::string::npos)
-      return {
-          .output =
-              R"({"items": [{"involvedObject": {"name": "first-abc123-0-x"}, "reason": "FailedScheduling", "message": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."}, {"involvedObject": {"name": "other"}, "reason": "OOMKilled", "message": ""}]})"};
-    return {.output = R"({"status": {}})"};
-  });
-  Submitted job;
-  job.id = "first-abc123";
-  const Target& target = find_target("kubernetes");
-  const Status status = target.status(job, client);
-  EXPECT_EQ(status.state, State::queued);
-  std::string all;
-  for (const std::string& line : target.why(job, status, client)) all += line + "\n";
-  EXPECT_NE(all.find("3 Insufficient nvidia.com/gpu.\": no node has so many free GPUs"), std::string::npos)
-      << all;
-  EXPECT_EQ(all.find("OOMKilled"), std::string::npos) << "another job's event";
-}
-
-TEST(Vertex, PoolZeroHasOneReplica) {
-  Job job = job_for("vertex");
-  job.place.nodes = 4;
-  job.place.spot = true;
-  const std::string text = all_text(find_target("vertex").plan(job));
-  for (const char* line : {"replicaCount: 1\n", "replicaCount: 3\n", "strategy: SPOT", "timeout: \"3600s\"",
-                           "acceleratorType: NVIDIA_TESLA_A100", "restartJobOnWorkerRestart: true"})
-    EXPECT_NE(text.find(line), std::string::npos) << line << text;
-  job.place.secrets.clear();
-  EXPECT_THROW(find_target("vertex").plan(job), base::ConfigError);
 }
 
 // What a kind makes of a place: what it says, and what it must not say.
@@ -347,12 +179,24 @@ TEST(Targets, EmitWhatWasAsked) {
        [](Job& job) { job.place.spot = true; },
        {"\"EnableManagedSpotTraining\": true", "\"MaxWaitTimeInSeconds\": 90000", "\"InstanceCount\": 2",
         "\"S3Uri\": \"s3://bucket/runs/first-abc123/runs\"", "aws s3 cp ", "create-training-job"}},
+      {"SageMaker on a machine whose own disk is small",
+       "sagemaker",
+       [](Job& job) { job.place.machine = "ml.g4dn.xlarge"; },
+       {"\"VolumeSizeInGB\": 100"}},
+      {"SageMaker on one without",
+       "sagemaker",
+       [](Job& job) { job.place.machine = "ml.p3.2xlarge"; },
+       {"\"VolumeSizeInGB\": 200"}},
       {"Azure ML",
        "azureml",
        [](Job&) {},
        {"process_count_per_instance: 1", "compute: \"azureml:gpus\"", "timeout: 3600",
         "unset RANK LOCAL_RANK", "--node-rank \"$NODE_RANK\" --rdzv-endpoint \"$MASTER_ADDR\":29400",
         "az ml job create"}},
+      {"Azure ML, with a port of its own",
+       "azureml",
+       [](Job& job) { job.place.port = 4711; },
+       {"--rdzv-endpoint \"$MASTER_ADDR\":4711"}},
       {"a spot job of Vertex AI waits after 75",
        "vertex",
        [](Job& job) { job.place.spot = true; },
@@ -445,200 +289,28 @@ TEST(Targets, RefuseWhatThePlaceWouldRefuse) {
   }
 }
 
-// What each client says, and what state that is.
-TEST(Targets, StatesFromTheClientsAnswers) {
-  struct Row {
-    const char* kind;
-    const char* question;  // in the command
-    const char* answer;
-    State state;
-    const char* why;  // in the first sentence of `why`
-  };
-  const Row rows[] = {
-      {"lsf", "bjobs", "RUN|n1:n2|-\n", State::running, ""},
-      {"lsf", "bjobs", "PEND|-|Job's requirements for reserving resource (ngpus) not satisfied\n",
-       State::queued, "not enough"},
-      {"lsf", "bjobs", "EXIT|n1|-\n", State::failed, ""},
-      {"lsf", "bjobs", "DONE|n1|-\n", State::done, ""},
-      {"tpu", "describe", "WAITING_FOR_RESOURCES\n", State::queued, "waits until the machines are free"},
-      {"tpu", "describe", "SUSPENDED\n", State::saved, "taken away"},
-      {"ray", "status", "Status for job 'first-abc123': RUNNING\n", State::running, ""},
-      {"ray", "status", "Job 'first-abc123' succeeded\n", State::done, ""},
-      {"ray", "status",
-       "Job 'first-abc123' failed\nStatus message: Job entrypoint command failed with exit code 75\n",
-       State::saved, ""},
-      {"sagemaker", "describe", "[\"InProgress\", \"Starting\", null]\n", State::queued, "being provisioned"},
-      {"sagemaker", "describe", "[\"InProgress\", \"Training\", null]\n", State::running, ""},
-      {"sagemaker", "describe", "[\"Failed\", \"Failed\", \"AlgorithmError: , exit code: 75\"]\n",
-       State::saved, ""},
-      {"sagemaker", "describe", "[\"Failed\", \"Failed\", \"CapacityError: none\"]\n", State::failed,
-       "no such machines free"},
-      {"sagemaker", "describe", "not json", State::queued, ""},
-      {"azureml", "show", "Queued\n", State::queued, "not free"},
-      {"azureml", "show", "Canceled\n", State::stopped, ""},
-      {"gce", "instances list", "first-abc123-0 RUNNING\nfirst-abc123-1 STAGING\n", State::queued,
-       "being made"},
-      {"gce", "instances list", "first-abc123-0\tTERMINATED\n", State::saved, "resumes the run"},
-      {"gce", "instances list", "first-abc123-0 RUNNING\n", State::running, ""},
-  };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(std::string(row.kind) + ": " + row.answer);
-    FakeClient client([&](const Command& command) {
-      const bool asked = shell_line(command.words).find(row.question) != std::string::npos;
-      return Answer{.output = asked ? row.answer : ""};
-    });
-    Submitted job;
-    job.id = "first-abc123", job.state_folder = "/nowhere", job.place = job_for(row.kind).place;
-    const Target& target = find_target(row.kind);
-    const Status status = target.status(job, client);
-    EXPECT_EQ(name_of(status.state), std::string(name_of(row.state))) << status.reason;
-    const std::vector<std::string> why = target.why(job, status, client);
-    EXPECT_TRUE(!*row.why || (!why.empty() && why.at(0).find(row.why) != std::string::npos))
-        << (why.empty() ? "" : why.at(0));
-  }
-}
-
-TEST(Targets, ChecksSeeAQuotaThatIsUsedUp) {
-  struct Row {
-    const char *kind, *answer, *says;
-  };
-  const Row rows[] = {
-      {"gce", R"({"quotas": [{"metric": "NVIDIA_A100_GPUS", "limit": 16, "usage": 12}]})",
-       "has 4 of 16 left"},
-      {"gce", R"({"quotas": [{"metric": "NVIDIA_A100_GPUS", "limit": 16, "usage": 8}]})", ""},
-      {"gce", R"({"quotas": []})", "no quota NVIDIA_A100_GPUS"},
-      {"kubernetes",
-       R"({"items": [{"metadata": {"name": "team"}, "status": {"hard": {"requests.nvidia.com/gpu": "8"}, "used": {"requests.nvidia.com/gpu": "2"}}}]})",
-       "\"team\" has 6 of 8 left"},
-      {"kubernetes", R"({"items": []})", ""},
-      {"ssh", "2\n", "nvidia-smi lists 2"},
-      {"ssh", "4\n", ""},
-  };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(std::string(row.kind) + row.answer);
-    const Place place = job_for(row.kind).place;
-    std::string problem;
-    for (const Check& check : find_target(row.kind).checks(place)) {
-      if (check.problem) problem = check.problem(place, {.output = row.answer});
-    }
-    EXPECT_TRUE(*row.says ? problem.find(row.says) != std::string::npos : problem.empty()) << problem;
-  }
-}
-
-// What finds a job finds no other of the same run, and nothing that was there before.
-TEST(Targets, FindOnlyWhatIsTheirOwn) {
-  Job one = job_for("pbs"), other = one;
-  one.id = "a-run-with-a-long-name-aaaaaa", other.id = "a-run-with-a-long-name-bbbbbb";
-  const auto find = [](const Job& job, const char* label) {
-    for (const Step& step : find_target(job.place.kind).plan(job).steps) {
-      for (const Resource& resource : step.makes) {
-        if (resource.label == label) return shell_line(resource.find);
-      }
-    }
-    return std::string();
-  };
-  EXPECT_NE(find(one, "PBS job"), find(other, "PBS job"));
-  EXPECT_NE(find(one, "PBS job").find("name=a-run-wi-aaaaaa "), std::string::npos);
-
-  Job cluster = job_for("kubernetes");
-  cluster.place.machine = "a2-highgpu-4g", cluster.place.zone = "us-central1-a";
-  cluster.place.cluster = "ml", cluster.place.new_cluster = true;
-  EXPECT_NE(
-      find(cluster, "GKE cluster").find("--filter=name=ml AND resourceLabels.lockstep-job=first-abc123"),
-      std::string::npos);
-}
-
-// A client that fails says nothing about what exists; a job that is gone does.
-TEST(Targets, AClientThatFailsHasForgottenNothing) {
-  struct Row {
-    const char *kind, *label, *client, *script;  // of the stand-in
-    int code;                                    // of `find`
-    const char* output;
-  };
-  const Row rows[] = {
-      {"pbs", "PBS job", "qstat", "exit 111", 1, ""},
-      {"pbs", "PBS job", "qstat", "true", 0, ""},
-      {"pbs", "PBS job", "qstat", "printf 'Job Id: 7.h\\n  Job_Name = first-abc123\\n'", 0, "7.h\n"},
-      {"lsf", "LSF job", "bjobs", "echo Cannot connect to LSF. >&2; exit 255", 1, ""},
-      {"lsf", "LSF job", "bjobs", "echo 'Job <first-abc123> is not found' >&2; exit 255", 0, ""},
-      {"lsf", "LSF job", "bjobs", "echo 4711", 0, "4711\n"},
-      {"sagemaker", "SageMaker training job", "aws", "echo 403 >&2; exit 254", 1, ""},
-      {"sagemaker", "SageMaker training job", "aws", "echo None", 0, ""},
-      {"sagemaker", "script in the bucket", "aws", "echo AccessDenied >&2; exit 254", 254, ""},
-      {"sagemaker", "script in the bucket", "aws", "exit 1", 0, ""},
-      {"sagemaker", "script in the bucket", "aws", "echo 2026-01-01 run.sh", 0,
-       "s3://bucket/runs/first-abc123/job/run.sh\n"},
-      {"terraform", "Terraform module", "terraform", "echo No state file was found! >&2; exit 1", 0, ""},
-  };
-  ProcessClient client;
-  for (const Row& row : rows) {
-    SCOPED_TRACE(std::string(row.kind) + ": " + row.script);
-    base::TemporaryFolder folder;
-    const std::string path = folder.write(row.client, fmt::format("#!/bin/sh\n{}\n", row.script));
-    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-    for (const Step& step : find_target(row.kind).plan(job_for(row.kind)).steps) {
-      for (const Resource& resource : step.makes) {
-        if (resource.label != row.label) continue;
-        Command command = find_command(resource);
-        command.words.insert(command.words.begin(), {"env", "PATH=" + folder.path() + ":/usr/bin:/bin"});
-        const Answer answer = client.run(command);
-        EXPECT_EQ(answer.code, row.code) << answer.error;
-        EXPECT_EQ(answer.output, row.output);
-      }
-    }
-  }
-}
-
-TEST(Gce, GooglesRegistriesAreLoggedInTo) {
-  Job job = job_for("gce");
-  EXPECT_EQ(all_text(find_target("gce").plan(job)).find("configure-docker"), std::string::npos);
-  job.place.image = "us-docker.pkg.dev/p/r/lockstep:1";
-  EXPECT_NE(
-      all_text(find_target("gce").plan(job)).find("gcloud auth configure-docker us-docker.pkg.dev --quiet"),
-      std::string::npos);
-}
-
-TEST(Google, MachineTypesBringTheirGpus) {
-  const std::tuple<const char*, const char*, int64_t> rows[] = {{"a2-highgpu-1g", "nvidia-tesla-a100", 1},
-                                                                {"a2-ultragpu-8g", "nvidia-a100-80gb", 8},
-                                                                {"a3-highgpu-8g", "nvidia-h100-80gb", 8},
-                                                                {"g2-standard-48", "nvidia-l4", 4},
-                                                                {"n1-standard-4", "", 0},
-                                                                {"a2-highgpu-g", "", 0},
-                                                                {"a2-highgpu-99g", "", 0},
-                                                                {"", "", 0}};
-  for (const auto& [machine, type, count] : rows) {
-    const std::optional<MachineGpus> found = gpus_of_machine(machine);
-    EXPECT_EQ(found ? found->type : "", type) << machine;
-    EXPECT_EQ(found ? found->count : 0, count) << machine;
-  }
-}
-
-TEST(Client, SplitsAProgramAsAShellDoes) {
-  EXPECT_EQ(split_shell_words(" train.py --name 'a b' \"c \\\" d\" e\\ f "),
-            (std::vector<std::string>{"train.py", "--name", "a b", "c \" d", "e f"}));
-  for (const char* bad : {"", "  ", "'a", "''"})
-    EXPECT_THROW(split_shell_words(bad), base::ConfigError) << bad;
+// ssh resolves no name in brackets; rsync and the rendezvous tell address and port apart by them.
+TEST(Ssh, Ipv6Addresses) {
+  Job job = job_for("ssh");
+  job.place.hosts = {"me@[fe80::1]:2222", "[fe80::2]"}, job.place.bundle = "/opt/lockstep";
+  const std::string text = all_text(find_target("ssh").plan(job));
+  for (const char* words :
+       {" -p 2222 me@fe80::1 'cd && ", " fe80::2 'cd && ",
+        "/opt/lockstep/ 'me@[fe80::1]:.lockstep/bundles/lockstep/'", "--rdzv-endpoint [fe80::1]:auto"})
+    EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;
+  Submitted submitted;
+  submitted.place = job.place;
+  EXPECT_EQ(shell_line(find_target("ssh").shell(submitted, 1).words), "ssh fe80::2");
 }
 
 TEST(Ssh, HostsThatAreNoneAreRefused) {
-  for (const char* host : {"-oProxyCommand=reboot", "a b", "a:port", "", "a;b", "me@"}) {
+  for (const char* host :
+       {"-oProxyCommand=reboot", "a b", "a:port", "", "a;b", "me@", "fe80::1", "me@::1", "[::1"}) {
     Job job = job_for("ssh");
     job.place.hosts = {host};
     job.place.nodes = 1;
     EXPECT_THROW(find_target("ssh").plan(job), base::ConfigError) << host;
   }
-}
-
-TEST(Yaml, ReadsBackAsWhatItWas) {
-  const nlohmann::ordered_json document{
-      {"text", "yes"},
-      {"lines", "a\n  b\n\nc\n"},
-      {"list", {1, "x y", {{"k", "v"}, {"m", nlohmann::ordered_json::array()}}}},
-      {"empty", nlohmann::ordered_json::object()}};
-  EXPECT_EQ(to_yaml(document),
-            "text: \"yes\"\nlines: |\n  a\n    b\n\n  c\nlist:\n  - 1\n  - \"x y\"\n  - k: v\n    m: "
-            "[]\nempty: {}\n");
 }
 
 }  // namespace

@@ -36,6 +36,14 @@ inline Job small_job(const std::string& kind, const std::string& state_folder) {
   return job;
 }
 
+// All that a plan writes and runs, to look for words in.
+inline std::string all_text(const Plan& plan) {
+  std::string text;
+  for (const File& file : plan.files) text += file.text;
+  for (const Step& step : plan.steps) text += shell_line(step.command.words) + "\n";
+  return text;
+}
+
 // As much of a job as every kind of place takes.
 inline Job job_for(const std::string& kind,
                    const std::string& state_folder = "/home/me/.local/state/lockstep/jobs/first-abc123") {

@@ -294,15 +294,15 @@ class Chooser {
       throw base::ConfigError(183, fmt::format("parallel.auto finds no layout for {} ranks: {}",
                                                question_.ranks, why_impossible()));
     }
-    throw base::ConfigError(
-        183,
+    throw NothingFits(
         fmt::format("parallel.auto finds no layout of {} ranks that fits: the smallest{}, {}, needs {}{} "
                     "of the {} that a rank has; {}",
                     question_.ranks, unseen_ > 0 ? " tried" : "", found->candidate.words(),
                     found->at_least ? "at least " : "",
                     base::human_bytes(static_cast<double>(found->peak_bytes)),
                     base::human_bytes(static_cast<double>(question_.available_bytes)),
-                    found->at_least ? less_state() : kLessOfAStep));
+                    found->at_least ? less_state() : kLessOfAStep),
+        found->candidate);
   }
 
   const Question& question_;

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/plan/layout.h"
 #include "lockstep/plan/parts.h"
 #include "lockstep/plan/price.h"
@@ -82,7 +83,14 @@ struct Choice {
   std::string why() const;
 };
 
-// ConfigError 183 when nothing fits, with what comes nearest.
+// No layout fits: ConfigError 183, with what comes nearest.
+struct NothingFits : base::ConfigError {
+  NothingFits(const std::string& sentence, Candidate nearest)
+      : ConfigError(183, sentence), smallest(std::move(nearest)) {}
+  Candidate smallest;
+};
+
+// NothingFits; ConfigError 183 where every layout is impossible.
 Choice choose(const Question& question, const Compile& compile);
 
 }  // namespace lockstep::plan

@@ -98,11 +98,11 @@ class Mlflow final : public Sink {
     for (const auto& [name, value] : row.values)
       waiting_[file_name(name)] += fmt::format("{:.0f} {} {}\n", row.seconds * 1000, value, row.step);
   }
-  // How the run is, as far as its events tell: MLflow's numbers for running, finished and failed.
+  // How the run is, as far as its events tell, in MLflow's numbers: running, finished, failed, killed.
   void write_meta() const {
     const std::vector<RunEvent> events = read_events(run_.folder);
-    const std::string last = events.empty() ? "" : events.back().name;
-    const int status = last == "finished" ? 3 : last == "rank_failed" || last == "hang" ? 4 : 1;
+    const std::string ending = events.empty() ? "" : ending_of(events.back().name);
+    const int status = ending == "finished" ? 3 : ending == "failed" ? 4 : ending == "preempted" ? 5 : 1;
     const auto millis = [](double seconds) { return fmt::format("{:.0f}", seconds * 1000); };
     const double began = !events.empty() ? events.front().seconds : rows_.empty() ? 0 : rows_.seconds(0);
     const std::string ended = status == 1 ? "null" : millis(events.back().seconds);

@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/see/run_log.h"
 
 namespace lockstep::see {
 
@@ -45,9 +46,7 @@ std::vector<std::string> notice_kinds() {
 }
 
 Notifier::Notifier(std::string folder, const std::string& kinds)
-    : folder_(std::move(folder)),
-      name_(std::filesystem::path(folder_).filename().string()),
-      host_(base::host_name()) {
+    : folder_(std::move(folder)), name_(name_of_run(folder_)), host_(base::host_name()) {
   const std::vector<std::string> known = notice_kinds();
   for (size_t begin = 0; begin <= kinds.size();) {
     const size_t comma = std::min(kinds.find(',', begin), kinds.size());
@@ -108,7 +107,9 @@ std::string webhook_address(const std::string& where) {
       throw base::ConfigError(766, fmt::format("--notify {}: that variable is not set", where));
     address = value;
   } else if (where.starts_with("file:")) {
-    const base::ReadResult file = base::try_read_file(where.substr(5), 4096);
+    std::string path = where.substr(5);
+    if (path.starts_with("~/")) path.replace(0, 1, base::environment("HOME").value_or("~"));  // no shell does
+    const base::ReadResult file = base::try_read_file(path, 4096);
     if (!file.problem.empty())
       throw base::ConfigError(766, fmt::format("--notify {}: {}", where, file.problem));
     address = file.text;

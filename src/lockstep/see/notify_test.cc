@@ -40,6 +40,9 @@ TEST(Notify, TellsWhatHappensAfterItCame) {
   EXPECT_EQ(notices[1].kind, "spike");
   EXPECT_TRUE(notifier.fresh().empty());
   EXPECT_EQ(nlohmann::json::parse(slack_body(notices[0]))["text"], notices[0].text);
+  Notifier other(run + "/", "");  // as a shell completes it
+  add(run, "finished", 7, "");
+  EXPECT_EQ(other.fresh().at(0).text, "first on " + base::host_name() + ": end at step 7");
 }
 
 TEST(Notify, TellsOfAnEndThatNothingExplains) {
@@ -72,6 +75,10 @@ TEST(Notify, TheAddressIsReadFromElsewhereAndNeverSaid) {
   EXPECT_EQ(webhook_address("env:OUR_TEST_HOOK"), "https://hooks/secret");
   base::write_file_durable(place.path() + "/hook", "http://127.0.0.1:1/x\n");
   EXPECT_EQ(webhook_address("file:" + place.path() + "/hook"), "http://127.0.0.1:1/x");
+  const std::string home = std::getenv("HOME") == nullptr ? "" : std::getenv("HOME");
+  ::setenv("HOME", place.path().c_str(), 1);
+  EXPECT_EQ(webhook_address("file:~/hook"), "http://127.0.0.1:1/x") << "a shell leaves that ~ as it is";
+  ::setenv("HOME", home.c_str(), 1);
   EXPECT_NE(base::refusal(766, [] { webhook_address("env:OUR_HOOK_NOT_SET"); }), "");
   EXPECT_NE(base::refusal(766, [] { webhook_address("file:/nowhere/x"); }), "");
   const std::string refused = base::refusal(766, [] { webhook_address("https://hooks/secret"); });
@@ -131,6 +138,8 @@ TEST(Post, SendsAndHearsTheAnswer) {
   good.wait();
   EXPECT_TRUE(good.request.starts_with("POST /T0/x HTTP/1.1\r\n")) << good.request;
   EXPECT_TRUE(good.request.ends_with("\r\n\r\n{\"text\":\"a\"}")) << good.request;
+  EXPECT_NE(good.request.find("\r\nHost: 127.0.0.1:" + good.port + "\r\n"), std::string::npos)
+      << good.request;
   OneRequest bad("HTTP/1.1 403 no\r\n\r\n");
   EXPECT_EQ(http::post_json(*http::parse_url("http://127.0.0.1:" + bad.port), "{}", 5s).status, 403);
 }
@@ -151,6 +160,8 @@ TEST(Post, ReadsAddresses) {
   EXPECT_EQ(http::parse_url("https://hooks.slack.com/services/a")->port, "443");
   EXPECT_EQ(http::parse_url("http://[::1]:8080/x")->host, "::1");
   EXPECT_EQ(http::parse_url("http://host")->path, "/");
+  EXPECT_EQ(http::parse_url("http://host?a=b")->host, "host");
+  EXPECT_EQ(http::parse_url("http://host?a=b")->path, "/?a=b");
   for (const char* bad :
        {"", "ftp://x", "http://", "http://a b", "http://user@host/", "http://h:99999/", "https://h/\r\nX: y"})
     EXPECT_FALSE(http::parse_url(bad)) << bad;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/see/valid_text.h"
+
 namespace lockstep::see {
 
 namespace {
@@ -42,12 +44,13 @@ constexpr Counter kCounters[] = {
     {"nonfinite", "nonfinite_total", "Losses or gradients that were not a number."},
 };
 
-// Backslashes, quotes and newlines are escaped, as the form asks; what is no UTF-8 stays out.
+// Backslashes and quotes are escaped, as the form asks; control characters and what is no UTF-8 stay out.
+// Runs with letters of other languages keep them: two names must not become one.
 std::string label(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : valid_text(text)) {
     if (c == '\\' || c == '"') out += '\\';
-    out += static_cast<unsigned char>(c) < ' ' || static_cast<unsigned char>(c) > 126 ? '_' : c;
+    out += static_cast<unsigned char>(c) < ' ' || c == '\x7f' ? '_' : c;
   }
   return out;
 }

@@ -13,6 +13,19 @@
 
 namespace lockstep::see {
 
+std::string ending_of(const std::string& event) {
+  struct Ending {
+    const char *event, *state;
+  };
+  static constexpr Ending kEndings[] = {
+      {"finished", "finished"}, {"preempted", "preempted"}, {"hang", "failed"},    {"rank_failed", "failed"},
+      {"oom", "failed"},        {"nonfinite", "failed"},    {"diverged", "failed"}};
+  for (const Ending& one : kEndings) {
+    if (event == one.event) return one.state;
+  }
+  return "";
+}
+
 double unix_seconds(std::string_view time) {
   constexpr std::string_view kForm = "0000-00-00T00:00:00";
   if (time.size() < kForm.size()) return 0;

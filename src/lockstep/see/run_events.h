@@ -22,6 +22,10 @@ constexpr int64_t kEventBytes = 1 << 20;
 // there are none.
 std::vector<RunEvent> read_events(const std::string& folder, int64_t most_bytes = kEventBytes);
 
+// How a run has ended whose last event this is: "finished", "preempted", "failed"; "": it has not, as far as
+// that tells.
+std::string ending_of(const std::string& event);
+
 // "2026-11-18T04:49:46.492Z"; 0: it is no such time.
 double unix_seconds(std::string_view time);
 

@@ -97,12 +97,15 @@ RunLog::RunLog(std::string folder) : folder_(std::move(folder)) {
                   base::quoted(folder_)));
 }
 
-std::string RunLog::name() const {
-  const std::string name = std::filesystem::path(folder_).filename();
+std::string name_of_run(std::string folder) {
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  const std::string name = std::filesystem::path(folder).filename();
   return name.empty() || name == "." || name == ".."
-             ? std::filesystem::weakly_canonical(folder_).filename().string()
+             ? std::filesystem::weakly_canonical(folder).filename().string()
              : name;
 }
+
+std::string RunLog::name() const { return name_of_run(folder_); }
 
 // Whether the file still has, before offset_, what was read there last.
 bool RunLog::same_end(int file) const {

@@ -19,6 +19,9 @@
 
 namespace lockstep::see {
 
+// What a run is called: its folder's own name, however the folder was named ("runs/first/", ".").
+std::string name_of_run(std::string folder);
+
 class RunLog {
  public:
   // A run folder. ConfigError 760: it has no metrics.jsonl (yet). IoError 768: its disk does not answer.

@@ -210,6 +210,11 @@ TEST(Csv, AFileIsWrittenAgainAfterARestart) {
   sink->row({.step = 2, .seconds = 3, .values = {{"eval_loss", 7}}});
   sink->flush();
   EXPECT_EQ(base::read_file(path), "step,time,loss,eval_loss\n1,2.000,0.5,\n2,3.000,,7\n");
+  // A run that is followed may be asked for before its first evaluation; names are its user's.
+  sink->row({.step = 3, .seconds = 4, .values = {{"loss", 2}, {"acc, \"top\" 1", 8}}});
+  sink->flush();
+  EXPECT_EQ(base::read_file(path),
+            "step,time,loss,eval_loss,\"acc, \"\"top\"\" 1\"\n1,2.000,0.5,,\n2,3.000,,7,\n3,4.000,2,,8\n");
   EXPECT_NE(base::refusal(763, [&] { open_csv(folder.path() + "/no/out.csv", {}); }), "");
 }
 
@@ -288,6 +293,16 @@ TEST(Mlflow, ARestartCutsEveryMetric) {
   EXPECT_EQ(base::read_file(found + "/params/optim.lr"), "0.1");
   EXPECT_NE(base::read_file(found + "/meta.yaml").find("run_name: 'it''s'\n"), std::string::npos);
   EXPECT_NE(base::refusal(803, [&] { open_mlflow("/dev/null/out", run); }), "");
+  struct Ended {
+    const char *event, *status;
+  };
+  for (const Ended& one : {Ended{"start", "1"}, Ended{"finished", "3"}, Ended{"oom", "4"},
+                           Ended{"nonfinite", "4"}, Ended{"preempted", "5"}}) {
+    folder.write("events.jsonl", fmt::format("{{\"event\":\"{}\"}}\n", one.event));
+    sink->flush();
+    const std::string meta = base::read_file(found + "/meta.yaml");
+    EXPECT_NE(meta.find(fmt::format("\nstatus: {}\n", one.status)), std::string::npos) << one.event << meta;
+  }
 }
 
 TEST(Prometheus, EveryNameIsSaidOnceAndLabelsAreEscaped) {
@@ -318,6 +333,11 @@ TEST(Prometheus, EveryNameIsSaidOnceAndLabelsAreEscaped) {
   EXPECT_NE(text.find(help), std::string::npos);
   EXPECT_EQ(text.find(help), text.rfind(help));
   EXPECT_EQ(text.find("wait_ratio"), std::string::npos) << "a name without a sample";
+  // Two runs must not have one name: the whole answer would be refused.
+  first.run = "größe", second.run = "grüße\xff";
+  const std::string other = prometheus_text({first, second});
+  EXPECT_NE(other.find("lockstep_step{run=\"größe\"} 7\n"), std::string::npos) << other;
+  EXPECT_NE(other.find("lockstep_step{run=\"grüße\xef\xbf\xbd\"} 7\n"), std::string::npos) << other;
 }
 
 // The record's frame; what is in it the real TensorBoard reads (real_see).

@@ -23,6 +23,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/hash.h"
 #include "lockstep/see/proto.h"
+#include "lockstep/see/run_events.h"
 #include "lockstep/see/sink.h"
 
 namespace lockstep::see {
@@ -120,7 +121,7 @@ Proto key_value(const std::string& key, const std::string& value_json) {
 class Wandb final : public Sink {
  public:
   Wandb(const std::string& folder, const std::string& id, const SinkRun& run)
-      : log_(folder + "/run-" + id + ".wandb") {
+      : log_(folder + "/run-" + id + ".wandb"), run_folder_(run.folder) {
     write(Proto().message(record::kHeader,
                           Proto().message(1, Proto().text(1, kProducer).text(2, kMinConsumer))));
     Proto config;
@@ -138,7 +139,9 @@ class Wandb final : public Sink {
   ~Wandb() override {
     try {
       write_pending();
-      write(Proto().message(record::kExit, Proto().number(1, 0)));
+      const std::vector<RunEvent> events = read_events(run_folder_);
+      const bool failed = !events.empty() && ending_of(events.back().name) == "failed";
+      write(Proto().message(record::kExit, Proto().number(1, failed ? 1 : 0)));
     } catch (const base::IoError&) {  // a full disk: what was written before is whole
     }
   }
@@ -187,6 +190,7 @@ class Wandb final : public Sink {
     int64_t step, at;  // where its first record begins
   };
   LogFile log_;
+  const std::string run_folder_;
   std::vector<Row> rows_;
   std::optional<LogRow> pending_;
   int64_t number_ = 0;

@@ -56,7 +56,7 @@ void LiveLine::draw() {
 
 void LiveLine::print(std::string_view text) {
   if (on_line_) std::fputs("\r\033[K", out_);
-  std::fprintf(out_, "%.*s\n", static_cast<int>(text.size()), text.data());
+  std::fprintf(out_, "%s\n", (terminal_.is_tty ? harmless(text) : std::string(text)).c_str());
   if (on_line_) draw();
   std::fflush(out_);
 }

@@ -40,6 +40,14 @@ size_t width_of(int file_descriptor, bool is_tty) {
   return is_tty ? 80 : 100;
 }
 
+size_t height_of(int file_descriptor, bool is_tty) {
+  if (!is_tty) return 0;
+  const size_t lines = base::leading_number<size_t>(environment("LINES")).value_or(0);
+  winsize size{};
+  if (lines > 0) return lines;
+  return ::ioctl(file_descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_row : 0;
+}
+
 }  // namespace
 
 std::string Terminal::paint(std::string_view text, Colour colour) const {
@@ -56,7 +64,40 @@ Terminal terminal_of(int file_descriptor) {
                      environment("NO_COLOR").empty() && environment("TERM") != "dumb";
   terminal.unicode = locale_is_utf8();
   terminal.width = width_of(file_descriptor, terminal.is_tty);
+  terminal.height = height_of(file_descriptor, terminal.is_tty);
   return terminal;
+}
+
+namespace {
+
+// Bytes of the colour ("ESC [ 1 ; 31 m") that begins here; 0: none does.
+size_t colour_at(std::string_view text) {
+  if (!text.starts_with("\033[")) return 0;
+  const size_t end = text.find_first_not_of("0123456789;", 2);
+  return end != std::string_view::npos && text[end] == 'm' ? end + 1 : 0;
+}
+
+// Of the control character that begins here; 0: none does.
+size_t control_at(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  const auto second = static_cast<unsigned char>(text.size() > 1 ? text[1] : '\0');
+  if (first == 0xc2 && second >= 0x80 && second < 0xa0) return 2;  // U+0080 to U+009F, in UTF-8
+  if (first == '\n' || first == '\t' || (first == '\r' && second == '\n')) return 0;
+  return first < 0x20 || first == 0x7f ? 1 : 0;
+}
+
+}  // namespace
+
+std::string harmless(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t colour = colour_at(text), control = colour > 0 ? 0 : control_at(text);
+    const size_t bytes = colour > 0 ? colour : control > 0 ? control : 1;
+    out += control > 0 ? "?" : text.substr(0, bytes);
+    text.remove_prefix(bytes);
+  }
+  return out;
 }
 
 }  // namespace lockstep::terminal

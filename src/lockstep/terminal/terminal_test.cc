@@ -82,5 +82,24 @@ TEST(Terminal, UnicodeFollowsTheLocale) {
   EXPECT_FALSE(terminal_of(0).unicode);
 }
 
+TEST(Terminal, TextFromAnywhereDoesNotCommandIt) {
+  struct Row {
+    const char *text, *shown;
+  };
+  const Row rows[] = {
+      {"plain\ttext\nof two lines\r\n", "plain\ttext\nof two lines\r\n"},
+      {"\033[1mbold\033[0m \033[38;5;9mred\033[m", "\033[1mbold\033[0m \033[38;5;9mred\033[m"},
+      {"\033[2Jcleared", "?[2Jcleared"},
+      {"\033]0;title\007", "?]0;title?"},
+      {"\033", "?"},
+      {"\033[1", "?[1"},
+      {"over\rwritten\b\177", "over?written??"},
+      {"\xc2\x9b"
+       "2J \xc2\xb5 größe \xff",
+       "?2J \xc2\xb5 größe \xff"},
+  };
+  for (const Row& row : rows) EXPECT_EQ(harmless(row.text), row.shown);
+}
+
 }  // namespace
 }  // namespace lockstep::terminal

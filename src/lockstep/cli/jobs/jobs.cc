@@ -7,6 +7,7 @@
 
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/jobs/submit.h"
 #include "lockstep/terminal/table.h"
 
@@ -37,7 +38,7 @@ int list_orphans(jobs::Ledger& ledger, bool as_json) {
                    {"sure", orphan.sure},
                    {"costs", orphan.resource.costs},
                    {"remove", jobs::remove_command(orphan.resource).words}});
-  if (as_json) print("{}\n", all.dump(2, ' ', false, json::error_handler_t::replace));
+  if (as_json) report_json(all, 2);
   if (!as_json && found.empty()) print("nothing is left behind\n");
   for (const jobs::Orphan& orphan : found) {
     if (as_json) break;
@@ -88,7 +89,7 @@ int jobs_command(Arguments& arguments) {
                       {"resources", resources}});
     table.add({job.id, job.place.name, job.time, jobs::name_of(status.state), status.where, status.reason});
   }
-  if (as_json) print("{}\n", report.dump(2, ' ', false, json::error_handler_t::replace));
+  if (as_json) report_json(report, 2);
   if (!as_json && all.empty()) print("nothing was submitted from here yet; see `lockstep submit --help`\n");
   if (!as_json && !all.empty()) print("{}", table.to_text(terminal::terminal_of(STDOUT_FILENO)));
   if (!as_json && skipped) print("... and {} older (--all)\n", skipped);

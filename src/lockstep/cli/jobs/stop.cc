@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/jobs/submit.h"
 
 namespace lockstep::cli {
@@ -32,7 +33,7 @@ int stop_command(Arguments& arguments) {
                             one.why);
     if (one.ending && !as_json) print("{} {}: {}\n", one.resource.label, one.resource.id, one.why);
   }
-  if (as_json) print("{}\n", report.dump(2));
+  if (as_json) report_json(report, 2);
   if (!failed.empty())
     throw base::IoError(
         728, fmt::format("of {} there may still be {}; run the same command again", job.id, failed));

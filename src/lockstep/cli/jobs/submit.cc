@@ -10,6 +10,7 @@
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/jobs/place_forecast.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/cli/spaced_keys.h"
 #include "lockstep/jobs/submit.h"
 
@@ -213,7 +214,7 @@ int submit_command(Arguments& arguments) {
   plan.remarks.insert(plan.remarks.begin(), remarks.begin(), remarks.end());
   json report = plan_json(job, plan);
   if (words.dry_run) {
-    if (words.as_json) print("{}\n", report.dump(2));
+    if (words.as_json) report_json(report, 2);
     if (!words.as_json) print_plan(job, plan);
     return 0;
   }
@@ -224,7 +225,7 @@ int submit_command(Arguments& arguments) {
   for (const jobs::Resource& resource : submitted.resources)
     report["resources"].push_back({{"label", resource.label}, {"id", resource.id}});
   if (words.as_json) {
-    print("{}\n", report.dump(2));
+    report_json(report, 2);
     return 0;
   }
   print("submitted {} to {}", job.id, job.place.name);

@@ -8,6 +8,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/jobs/submit.h"
 #include "lockstep/terminal/table.h"
 
@@ -27,7 +28,7 @@ int print_keys(bool as_json) {
                       {"meaning", setting.meaning},
                       {"example", setting.example}});
   }
-  if (as_json) print("{}\n", report.dump(2));
+  if (as_json) report_json(report, 2);
   if (!as_json) print("{}", table.to_text(terminal::terminal_of(STDOUT_FILENO)));
   return 0;
 }
@@ -75,7 +76,7 @@ int check_places(const std::string& only, const std::vector<jobs::Place>& places
         {{"target", place.name}, {"kind", place.kind}, {"ok", checked.ok}, {"what", checked.what}});
     if (!as_json) print("{} ({}): {}\n", place.name, place.kind, checked.what);
   }
-  if (as_json) print("{}\n", report.dump(2, ' ', false, json::error_handler_t::replace));
+  if (as_json) report_json(report, 2);
   if (!as_json && wanted.empty())
     print("{} has no targets yet; `lockstep targets check slurm` tries a kind\n", jobs::targets_file());
   return all_ok ? 0 : 1;
@@ -101,7 +102,7 @@ int list_places(const std::vector<jobs::Place>& places, bool as_json) {
                target.summary});
   }
   if (as_json) {
-    print("{}\n", report.dump(2));
+    report_json(report, 2);
     return 0;
   }
   const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);

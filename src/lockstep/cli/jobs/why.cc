@@ -7,6 +7,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/cli/see/run_view.h"
 #include "lockstep/cli/see/why_run.h"
 #include "lockstep/jobs/submit.h"
@@ -52,8 +53,7 @@ int why_command(Arguments& arguments) {
     lines = jobs::find_target(job.place.kind).why(job, status, client);
   if (lines.empty() && !status.reason.empty()) lines = {status.reason};
   if (as_json) {
-    print("{}\n", nlohmann::json{{"id", job.id}, {"state", jobs::name_of(status.state)}, {"why", lines}}.dump(
-                      2, ' ', false, nlohmann::json::error_handler_t::replace));
+    report_json(nlohmann::json{{"id", job.id}, {"state", jobs::name_of(status.state)}, {"why", lines}}, 2);
     return 0;
   }
   print("{} is {}{}\n", job.id, jobs::name_of(status.state),

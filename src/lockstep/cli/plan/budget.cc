@@ -10,6 +10,8 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
+#include "lockstep/cli/see/run_view.h"
 #include "lockstep/recipe/schema.h"
 #include "lockstep/run/shared/budget.h"
 #include "lockstep/terminal/table.h"
@@ -46,7 +48,7 @@ void print_spent(const std::vector<Spent>& all, bool json) {
                      {"budget_usd", one.budget},
                      {"hours", one.spending.seconds / 3600},
                      {"processes", one.spending.processes}});
-    print("{}\n", out.dump());
+    report_json(out);
     return;
   }
   terminal::Table table({"run", "spent", "of", "time", "processes"});
@@ -87,7 +89,7 @@ int budget_command(Arguments& arguments) {
   std::vector<std::string> words;
   std::string amount, name, account, project;
   bool gcp = false, json = false;
-  arguments.rest("RUN", words, "run folders; what each has spent");
+  arguments.rest("RUN", words, "run folders, or names of runs in runs/; what each has spent");
   arguments.flag("--gcp", gcp, "print the command that makes an alert of Google Cloud, at 50, 90 and 100 %");
   arguments.option("--amount", amount, "with --gcp: dollars, such as '$50'");
   arguments.option("--name", name, "with --gcp: what the alert is called");
@@ -111,7 +113,7 @@ int budget_command(Arguments& arguments) {
   }
   if (words.empty()) throw ConfigError(109, "budget needs a run folder, or --gcp --amount DOLLARS");
   std::vector<Spent> all;
-  for (const std::string& word : words) all.push_back(spent_by(word));
+  for (const std::string& folder : run_folders_named(words)) all.push_back(spent_by(folder));
   print_spent(all, json);
   return 0;
 }

@@ -13,6 +13,7 @@
 #include "lockstep/cli/plan/report.h"
 #include "lockstep/cli/plan/sweep.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/run/session/choose_layout.h"
 
 namespace lockstep::cli {
@@ -39,13 +40,29 @@ bool has_layout(const recipe::Resolved& resolved) {
   return false;
 }
 
-Planned plan_on(recipe::Resolved resolved, const plan::Place& place, const Paying& paying, bool search) {
+// The best layouts. Where none fits there are none, and the smallest is the one to look at: its forecast says
+// how much is too much, and the menu what would help.
+void add_layouts(Planned& planned, recipe::Resolved& resolved) {
+  try {
+    planned.layouts = run::layouts_on(resolved, planned.place, planned.own_layout);
+    if (!planned.own_layout) run::take_layout(resolved, planned.layouts->best);
+  } catch (const plan::NothingFits& none) {
+    planned.nothing_fits = true;
+    if (planned.own_layout) return;
+    // What the recipe recomputes stays: changing it is up to the menu.
+    const std::string origin = resolved.origin["memory.recompute"];
+    run::take_layout(resolved, none.smallest);
+    resolved.origin["memory.recompute"] = origin;
+  }
+}
+
+// `resolved` gets the layout that is forecast, where it has none of its own.
+Planned plan_on(recipe::Resolved& resolved, const plan::Place& place, const Paying& paying, bool search) {
   Planned planned{.place = place, .paying = paying};
-  const bool own = has_layout(resolved);
+  const bool own = planned.own_layout = has_layout(resolved);
   if (own)
     planned.forecast = run::forecast(resolved, place);  // what is impossible is said before a long search
-  if (place.ranks > 1 && (search || !own)) planned.layouts = run::layouts_on(resolved, place, own);
-  if (!own && planned.layouts) run::take_layout(resolved, planned.layouts->best);
+  if (place.ranks > 1 && (search || !own)) add_layouts(planned, resolved);
   if (!own) planned.forecast = run::forecast(resolved, place);
   planned.bottleneck = run::bottleneck_of(planned.forecast, resolved.recipe, place);
   return planned;
@@ -100,10 +117,32 @@ void check_quota(const plan::Quota& quota, const plan::Place& place) {
   plan::check_cloud(quota, *place.row);
 }
 
-// Of the layout that was forecast.
-std::vector<run::MenuRow> menu_of(recipe::Resolved resolved, const Planned& planned) {
-  if (planned.layouts && !has_layout(resolved)) run::take_layout(resolved, planned.layouts->best);
-  return run::remedies_on(resolved, planned.place);
+// What a mode does not read must not be taken for heeded.
+void check_mode(const PlanWords& words) {
+  struct Option {
+    const char* name;
+    bool given, with_sweep, with_scale;
+  };
+  const Option options[] = {{"--quota", !words.quota.empty(), false, false},
+                            {"--loss", !words.loss.empty(), false, false},
+                            {"--apply", words.apply != 0, false, false},
+                            {"--explain", words.explain, false, false},
+                            {"--quick", words.quick, false, false},
+                            {"--scale", !words.scale.empty(), false, true},
+                            {"--region", !words.region.empty(), true, false},
+                            {"--tariff", words.tariff != "on_demand", true, false},
+                            {"--out", !words.out.empty(), true, false}};
+  const bool scale = !words.scale.empty();
+  if (!words.sweep && !scale) {
+    if (!words.out.empty()) throw base::ConfigError(109, "--out is for plan --sweep");
+    return;
+  }
+  for (const Option& option : options) {
+    if (option.given && !(words.sweep ? option.with_sweep : option.with_scale))
+      throw base::ConfigError(
+          109, fmt::format("{0} has no effect with {1}; leave it out, or plan without {1}", option.name,
+                           words.sweep ? "--sweep" : "--scale"));
+  }
 }
 
 int sweep(const PlanWords& words) {
@@ -156,7 +195,7 @@ int plan_command(Arguments& arguments) {
   if (!arguments.parse()) return 0;
   if (words.published) return plan_published(words.json);
   if (words.apply < 0) throw base::ConfigError(109, "--apply N: expected a number of the menu, from 1 on");
-  if (!words.out.empty() && !words.sweep) throw base::ConfigError(109, "--out is for plan --sweep");
+  check_mode(words);
   if (words.sweep) return sweep(words);
   if (words.on.size() != 1) {
     throw base::ConfigError(
@@ -166,7 +205,7 @@ int plan_command(Arguments& arguments) {
   const Paying paying = parse_paying(words);
   const plan::Place place = plan::parse_place(words.on[0]);
   check_price(place, paying);
-  const recipe::Resolved resolved = recipe::read_recipe(words.source);
+  recipe::Resolved resolved = recipe::read_recipe(words.source);
   if (!words.scale.empty()) return plan_scale(resolved, place, words.scale, words.json);
   const std::optional<plan::Quota> quota = read_quotas(words.quota);
   if (quota) check_quota(*quota, place);
@@ -181,9 +220,9 @@ int plan_command(Arguments& arguments) {
                                         std::ceil(planned.forecast.hours))});
   }
   if (!words.loss.empty()) planned.loss = loss_to_expect(words.loss, planned.forecast);
-  if (!planned.forecast.fits()) planned.menu = menu_of(resolved, planned);
+  if (!planned.forecast.fits()) planned.menu = run::remedies_on(resolved, planned.place);
   if (words.json) {
-    print("{}\n", to_json(planned).dump());
+    report_json(to_json(planned));
   } else {
     print_report(planned, resolved.recipe);
     if (words.explain) print_explanation(planned);

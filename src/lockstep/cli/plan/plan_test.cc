@@ -44,12 +44,23 @@ TEST(Plan, UsageAndWrongWords) {
        {plan + " --on 8xH100 --quick --explain parallel.zero=1", 0, "large products, half precision"},
        {plan + " --on A100 --scale 4:1", 2, "expected FIRST:LAST"},
        {plan + " --on A100 --scale 1:8", 0, "what is waited for"},
+       {plan + " --on A100 --scale 1:8 --quota q", 2, "--quota has no effect with --scale"},
+       {plan + " --on a3-highgpu-8g --sweep --quota q", 2, "--quota has no effect with --sweep"},
+       {plan + " --on a3-highgpu-8g --sweep --scale 1:8", 2, "--scale has no effect with --sweep"},
+       {plan + " --on 8xH100 --out x.csv", 2, "--out is for plan --sweep"},
        {plan + " --on a3-megagpu-8g --quick --tariff spot parallel.zero=1", 0, "checkpoint.every="},
        {plan + " --on a2-highgpu-8g --quick --tariff one_year parallel.zero=1", 0, "pays off from"},
        {plan + " --on a3-megagpu-8g --tariff spot --preemptions -1", 2, "--preemptions must be"},
        {plan + " --on V100 --quick", 0, "CUDA 13 refuses"},
        {plan + " --on 8xB200 --quick parallel.zero=1", 0, "not measured"},
-       {plan + " model.preset=8b model.layers=32 --on T4 --quick", 1, "does not fit"}});
+       {plan + " model.preset=8b model.layers=32 --on T4 --quick", 1, "does not fit"},
+       // Not only that nothing fits: how much is missing, and what would help.
+       {plan + " model.layers=16 --on n1-standard-16-2xT4", 1, "--apply N writes one of them"},
+       {plan + " model.layers=16 --on n1-standard-16-2xT4", 1,
+        "no layout of 2 ranks fits; this one needs the least"},
+       {plan + " model.layers=16 parallel.tensor=2 --on n1-standard-16-2xT4", 1,
+        "no layout of 2 ranks fits\n"},
+       {plan + " --on n1-standard-4", 2, "did you mean n1-standard-8-1xT4?"}});
 }
 
 TEST(Plan, JsonHasWhatScriptsNeed) {

@@ -12,6 +12,7 @@
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/plan/report.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/plan/catalogue/catalogue.h"
 #include "lockstep/terminal/table.h"
 
@@ -35,7 +36,7 @@ void update(const std::string& file) {
                             fmt::format("--update {} cannot be read: {}", base::quoted(file), given.problem));
   const std::string& text = given.text;
   Catalogue all = plan::built_in_catalogue();
-  const Catalogue read = plan::read_catalogue(text, file);
+  const Catalogue read = plan::read_catalogue(text, file, &all);
   plan::overlay(all, read);
   for (const MachineRow& row : read.machines) {
     if (all.find_device(row.device) == nullptr)
@@ -93,7 +94,7 @@ void print_json(const std::vector<const MachineRow*>& rows) {
                    {"source", row->source.where},
                    {"checked", row->source.checked}});
   }
-  print("{}\n", out.dump());
+  report_json(out);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "lockstep/cli/plan/modes.h"
 #include "lockstep/cli/plan/report.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/recipe/schema.h"
 #include "lockstep/run/session/forecast.h"
 #include "lockstep/terminal/live_line.h"
@@ -85,7 +86,7 @@ int plan_published(bool json) {
                     {"memory_gib", static_cast<double>(one.forecast.peak_bytes) / (1 << 30)},
                     {"source", one.row.source.where}});
   }
-  print("{}\n", nlohmann::ordered_json{{"median_error", median_error(all)}, {"rows", rows}}.dump());
+  report_json(nlohmann::ordered_json{{"median_error", median_error(all)}, {"rows", rows}});
   return 0;
 }
 

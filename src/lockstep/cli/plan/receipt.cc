@@ -13,6 +13,8 @@
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/plan/report.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
+#include "lockstep/cli/see/run_view.h"
 #include "lockstep/see/receipt_parts.h"
 #include "lockstep/terminal/table.h"
 
@@ -89,18 +91,19 @@ nlohmann::ordered_json to_json(const run::Receipt& r, const std::vector<see::Rec
 int receipt_command(Arguments& arguments) {
   std::vector<std::string> folders;
   bool json = false;
-  arguments.rest("RUN", folders, "run folders");
+  arguments.rest("RUN", folders, "run folders, or names of runs in runs/");
   arguments.flag("--json", json, "print one JSON object per run");
   arguments.example("lockstep receipt runs/first",
                     "predicted and actual time and memory, and why they differ");
   arguments.example("lockstep receipt runs/* --json", "many runs, for a script");
   if (!arguments.parse()) return 0;
   if (folders.empty()) throw base::ConfigError(109, "receipt needs a run folder, such as runs/first");
+  folders = run_folders_named(folders);
   std::vector<run::Receipt> all;
   for (const std::string& folder : folders) all.push_back(run::read_receipt(folder));
   if (json) {
     for (size_t k = 0; k < all.size(); ++k)
-      print("{}\n", to_json(all[k], see::receipt_parts(folders[k], all[k])).dump());
+      report_json(to_json(all[k], see::receipt_parts(folders[k], all[k])));
     return 0;
   }
   print_table(all);

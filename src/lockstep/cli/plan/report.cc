@@ -26,9 +26,18 @@ std::string milliseconds(double seconds) { return fmt::format("{:.1f}", seconds 
 std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }
 std::string gib(int64_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / kGib); }
 
+// What evaluations and saves cost, which are the same whatever a step takes.
+double besides_usd(const Planned& p, double usd_per_hour) {
+  const run::Forecast& f = p.forecast;
+  return usd_per_hour * (f.hours - static_cast<double>(f.steps) * f.step_seconds / 3600);
+}
+
+// Of the whole run, with steps that take so long; 0: no price is known.
 double cost_of(const Planned& p, double step_seconds) {
   const auto price = p.place.price(p.paying.tariff, p.paying.region);
-  return price ? price->usd_per_hour * p.forecast.hours * step_seconds / p.forecast.step_seconds : 0;
+  if (!price) return 0;
+  return besides_usd(p, price->usd_per_hour) +
+         price->usd_per_hour / 3600 * step_seconds * static_cast<double>(p.forecast.steps);
 }
 
 std::string money_line(const Planned& p) {
@@ -178,8 +187,11 @@ void print_menu(const Planned& p) {
         "another machine");
     return;
   }
-  print("\n{}",
-        menu_text(p.menu, {p.forecast.steps, price ? price->usd_per_hour / 3600 : 0}, terminal.width));
+  print("\n{}", menu_text(p.menu,
+                          {.steps = p.forecast.steps,
+                           .usd_per_second = price ? price->usd_per_hour / 3600 : 0,
+                           .besides_usd = price ? besides_usd(p, price->usd_per_hour) : 0},
+                          terminal.width));
   print("--apply N writes one of them into the recipe file\n");
 }
 
@@ -195,13 +207,17 @@ void print_quota(const Planned& p) {
   terminal::Table table({"quota in", "limit", "in use", "needed", "", ""});
   for (const size_t column : {1, 2, 3}) table.align_right(column);
   for (const plan::QuotaVerdict& v : *p.quota)
-    table.add({v.region, fmt::format("{:.0f}", v.limit), fmt::format("{:.0f}", v.used),
-               fmt::format("{:.0f} {}", v.needed, v.counts), v.fits() ? "fits" : "does not fit", v.name});
+    table.add({v.region, v.limit < plan::kNoLimit ? fmt::format("{:.0f}", v.limit) : "none",
+               fmt::format("{:.0f}", v.used), fmt::format("{:.0f} {}", v.needed, v.counts),
+               v.fits() ? "fits" : "does not fit", v.name});
   print("\n{}", table.to_text(terminal));
   if (!p.in_quota()) print("\nto ask for more:\n  {}\n", p.quota->front().ask);
 }
 
 void print_layouts(const Planned& p) {
+  if (p.nothing_fits && !p.forecast.fits())
+    say(fmt::format("no layout of {} ranks fits{}", p.place.ranks,
+                    p.own_layout ? "" : "; this one needs the least memory"));
   if (!p.layouts) return;
   terminal::Table table({"best layouts", "step", "GiB", "cost", ""});
   for (const size_t column : {1, 2, 3}) table.align_right(column);
@@ -287,9 +303,7 @@ nlohmann::ordered_json to_json(const Planned& p) {
     menu.push_back({{"change", row.change},
                     {"memory_gib", static_cast<double>(row.peak_bytes) / kGib},
                     {"step_ms", row.step_seconds * 1e3},
-                    {"usd", price ? ordered_json(price->usd_per_hour / 3600 * row.step_seconds *
-                                                 static_cast<double>(f.steps))
-                                  : ordered_json(nullptr)},
+                    {"usd", price ? ordered_json(cost_of(p, row.step_seconds)) : ordered_json(nullptr)},
                     {"price", row.price}});
   ordered_json spot = nullptr, commitment = nullptr;
   if (const auto even = break_even_of(p))

@@ -37,6 +37,7 @@ struct Planned {
   run::Forecast forecast;
   run::Bottleneck bottleneck;
   std::optional<plan::Choice> layouts;                        // the best first
+  bool own_layout = false, nothing_fits = false;              // the recipe's; all were tried, and too large
   std::optional<std::vector<plan::QuotaVerdict>> quota = {};  // by region; nothing: none was given
   std::vector<run::MenuRow> menu = {};                        // where it does not fit: what would
   std::optional<ExpectedLoss> loss = {};                      // where it was asked

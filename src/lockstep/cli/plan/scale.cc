@@ -12,6 +12,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/plan/modes.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/run/session/forecast.h"
 #include "lockstep/terminal/live_line.h"
 #include "lockstep/terminal/table.h"
@@ -155,7 +156,7 @@ void print_json(const std::vector<Scaled>& rows) {
     add("strong", row.strong);
     if (!row.refused.empty()) out["refused"] = row.refused;
     if (!row.strong_refused.empty()) out["strong_refused"] = row.strong_refused;
-    print("{}\n", out.dump());
+    report_json(out);
   }
 }
 

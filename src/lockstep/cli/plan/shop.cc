@@ -16,6 +16,7 @@
 #include "lockstep/cli/plan/offers.h"
 #include "lockstep/cli/plan/report.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/plan/shop/deadline.h"
 #include "lockstep/plan/shop/where.h"
 #include "lockstep/run/session/forecast.h"
@@ -249,7 +250,7 @@ void print_json(const Offers& offers, const std::vector<plan::Home>& homes) {
   if (const Offer* best = fastest(offers)) out["fastest"] = to_json(*best);
   out["offers"] = std::move(list), out["refused"] = std::move(refused);
   if (!where.empty()) out["where"] = std::move(where);
-  print("{}\n", out.dump());
+  report_json(out);
 }
 
 void print_offers(const Offers& offers, const ShopWords& words, const std::vector<plan::Home>& homes) {

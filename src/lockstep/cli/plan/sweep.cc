@@ -12,6 +12,7 @@
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/run/session/choose_layout.h"
 #include "lockstep/terminal/live_line.h"
 #include "lockstep/terminal/scatter.h"
@@ -108,7 +109,7 @@ void print_json(const Swept& swept) {
                     {"usd", row.usd ? nlohmann::ordered_json(*row.usd) : nlohmann::ordered_json(nullptr)}});
   }
   for (const auto& [place, why] : swept.refused) refused.push_back({{"on", place->words}, {"why", why}});
-  print("{}\n", nlohmann::ordered_json{{"tried", swept.tried}, {"rows", rows}, {"refused", refused}}.dump());
+  report_json(nlohmann::ordered_json{{"tried", swept.tried}, {"rows", rows}, {"refused", refused}});
 }
 
 void print_chart(const std::vector<const SweepRow*>& best, const terminal::Terminal& terminal) {

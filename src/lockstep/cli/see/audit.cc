@@ -9,6 +9,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/cli/see/run_view.h"
 #include "lockstep/replay/audit.h"
 #include "lockstep/terminal/terminal.h"
@@ -105,7 +106,7 @@ int audit(const Wish& wish) {
     }
   }
   out["remarks"] = remarks, out["passed"] = problem.empty();
-  if (wish.json) print("{}\n", out.dump());
+  if (wish.json) report_json(out);
   if (!wish.json)
     for (const json& one : remarks) print("{}\n", one.get<std::string>());
   if (problem.empty()) {

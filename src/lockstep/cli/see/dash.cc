@@ -9,6 +9,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/cli/see/run_view.h"
 #include "lockstep/cli/see/serving.h"
 #include "lockstep/http/server.h"
@@ -66,7 +67,7 @@ int dash_command(Arguments& arguments) {
   const std::string url = address_of(host, server.port()) + "/" + (token.empty() ? "" : "?token=" + token);
   if (!only_here) warn_of(host);
   if (json) {
-    print("{}\n", nlohmann::json{{"url", url}, {"port", server.port()}, {"token", token}}.dump());
+    report_json(nlohmann::json{{"url", url}, {"port", server.port()}, {"token", token}});
   } else {
     print("{}\n", url);
     remark("showing {}; Ctrl-C ends it\n", base::quoted(folder));

@@ -11,6 +11,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/cli/see/metrics_listen.h"
 #include "lockstep/cli/see/run_view.h"
 #include "lockstep/cli/see/serving.h"
@@ -63,13 +64,12 @@ void print_summary(const std::vector<Followed>& runs, bool json) {
     for (const std::string& name : rows.names()) last[name] = rows.last(name);
     for (const auto& [name, word] : rows.last_words()) last[name] = word;
     if (json) {
-      print("{}\n", nlohmann::json{{"run", one.log.folder()},
-                                   {"rows", rows.size()},
-                                   {"step", rows.empty() ? 0 : rows.step(rows.size() - 1)},
-                                   {"finished", one.log.finished()},
-                                   {"left_out", one.log.left_out()},
-                                   {"last", last}}
-                        .dump());
+      report_json(nlohmann::json{{"run", one.log.folder()},
+                                 {"rows", rows.size()},
+                                 {"step", rows.empty() ? 0 : rows.step(rows.size() - 1)},
+                                 {"finished", one.log.finished()},
+                                 {"left_out", one.log.left_out()},
+                                 {"last", last}});
       continue;
     }
     print("{}: {} rows, step {}, {}\n", one.log.folder(), rows.size(),

@@ -1,4 +1,6 @@
 // lockstep metrics RUN... --listen PORT: what runs are at, for a Prometheus that asks.
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 
@@ -27,7 +29,12 @@ class Exporter {
     for (const std::string& folder : folders) {
       see::RunLog log(folder);
       const std::string name = log.name();
-      bool taken = false;  // series of two runs must not be one
+      const auto same = [&](const Watched& other) {
+        std::error_code error;
+        return std::filesystem::equivalent(other.log.folder(), log.folder(), error);
+      };
+      if (std::ranges::any_of(runs_, same)) continue;  // named twice
+      bool taken = false;                              // series of two runs must not be one
       for (Watched& other : runs_) {
         if (other.log.name() != name) continue;
         other.name = other.log.folder();

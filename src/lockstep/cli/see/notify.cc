@@ -123,6 +123,7 @@ int notify_command(Arguments& arguments) {
                     "for a run that is already training");
   arguments.example("lockstep notify --to env:SLACK_WEBHOOK --test hello", "does it arrive?");
   if (!arguments.parse()) return 0;
+  ::signal(SIGPIPE, SIG_IGN);  // a server that hangs up must not end it
   if (kubeflow) {
     const std::string folder = process > 0 ? run : wanted_run(run, "notify");
     report_progress(folder, [&] { return lives(process, folder); });

@@ -14,6 +14,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/cli/see/run_view.h"
 #include "lockstep/see/ranks_now.h"
 #include "lockstep/see/run_events.h"
@@ -139,7 +140,7 @@ int profile_command(Arguments& arguments) {
   const see::Timeline timeline =
       see::timeline_of_profile(folder, {.steps = static_cast<int>(steps), .most_ranks = 1 << 16});
   if (as_json) {
-    print("{}\n", to_json(folder, timeline).dump());
+    report_json(to_json(folder, timeline));
     return 0;
   }
   print("profiled {}\n\n", answer.why);

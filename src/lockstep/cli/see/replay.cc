@@ -10,6 +10,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/cli/see/run_view.h"
 #include "lockstep/replay/audit.h"
 #include "lockstep/terminal/table.h"
@@ -174,7 +175,7 @@ int replay_step(const Wish& wish, const std::string& folder) {
            {"steps_on_the_way", wish.step - 1 - start.step}};
   const std::string words = start_words(start, wish.step, usual_step_seconds(folder));
   if (wish.where) {
-    print("{}\n", wish.json ? out.dump() : words);
+    wish.json ? report_json(out) : print("{}\n", words);
     return 0;
   }
   remark("{}\n", words);
@@ -203,7 +204,7 @@ int replay_step(const Wish& wish, const std::string& folder) {
     report_difference(other, replay::difference_of(seen, second.step(other.step, Look::blocks)), out,
                       wish.json);
   }
-  if (wish.json) print("{}\n", out.dump());
+  if (wish.json) report_json(out);
   if (code != 0)
     throw base::RunError(
         349, fmt::format("step {} of {} gave other bits than the run logged: loss {} instead of {}",

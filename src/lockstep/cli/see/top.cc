@@ -16,6 +16,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/cli/see/run_view.h"
 #include "lockstep/cli/see/top_gpus.h"
 #include "lockstep/cli/see/top_launch.h"
@@ -137,31 +138,57 @@ void sort_ranks(std::vector<see::RankNow>& ranks, const Order& order) {
                    [&](const see::RankNow& a, const see::RankNow& b) { return order.of(a) > order.of(b); });
 }
 
-void show_gpus(const std::vector<device::GpuNow>& gpus, bool trains, const terminal::Terminal& screen) {
-  if (gpus.empty()) return;
-  print("\n{}", gpu_table(gpus, screen));
+std::string gpu_view(const std::vector<device::GpuNow>& gpus, bool trains, const terminal::Terminal& screen) {
+  if (gpus.empty()) return "";
+  std::string text = "\n" + gpu_table(gpus, screen);
   for (const std::string& warning : gpu_warnings(gpus, trains))
-    print("{}\n", screen.paint(base::hanging(warning, screen.width, 2), Colour::yellow));
+    text += screen.paint(base::hanging(warning, screen.width, 2), Colour::yellow) + "\n";
+  return text;
 }
 
-void show(const Look& look, const terminal::Terminal& screen) {
-  print("{}\n\n", base::hanging(head_line(look), screen.width, 2));
-  if (look.ranks.empty()) {
-    print("no rank has left a mark in {}/trace on this host\n", look.log->folder());
-  } else {
-    print("{}", table_of(look.ranks, screen));
-  }
+// What a screen has: its table is what may be cut where the window has fewer lines.
+struct View {
+  std::string head, table, tail;
+};
+
+View view_of(const Look& look, const terminal::Terminal& screen) {
+  const auto paragraph = [&](const std::string& text) { return base::hanging(text, screen.width, 2) + "\n"; };
+  View view{.head = paragraph(head_line(look)) + "\n", .table = table_of(look.ranks, screen), .tail = ""};
+  if (look.ranks.empty())
+    view.table = fmt::format("no rank has left a mark in {}/trace on this host\n", look.log->folder());
   if (look.trains() && !look.unseen.empty())
-    print("{}\n",
-          base::hanging(fmt::format("{} more rank{} on other hosts: the host of the run's first node shows "
-                                    "all of them, and so does every host that shares the run's folder",
-                                    look.unseen.size(), look.unseen.size() == 1 ? "" : "s"),
-                        screen.width, 2));
+    view.tail +=
+        paragraph(fmt::format("{} more rank{} on other hosts: the host of the run's first node shows "
+                              "all of them, and so does every host that shares the run's folder",
+                              look.unseen.size(), look.unseen.size() == 1 ? "" : "s"));
   if (const auto verdict = look.trains() ? see::RanksNow::verdict(look.ranks) : std::nullopt)
-    print("\n{}\n", screen.paint(base::hanging(verdict->sentence, screen.width, 2), Colour::red));
-  show_gpus(look.gpus, look.trains(), screen);
-  if (const std::string line = network_line(look.links); !line.empty())
-    print("\n{}\n", base::hanging(line, screen.width, 2));
+    view.tail += "\n" + screen.paint(base::hanging(verdict->sentence, screen.width, 2), Colour::red) + "\n";
+  view.tail += gpu_view(look.gpus, look.trains(), screen);
+  if (const std::string line = network_line(look.links); !line.empty()) view.tail += "\n" + paragraph(line);
+  return view;
+}
+
+void show(const View& view) { print("{}{}{}", view.head, view.table, view.tail); }
+
+// In place of what the window shows. Nothing scrolls: of too many ranks the first are shown.
+void show_again(const View& view, const terminal::Terminal& screen) {
+  std::fputs("\x1b[H\x1b[2J", stdout);
+  const auto lines_of = [](const std::string& text) { return std::ranges::count(text, '\n'); };
+  constexpr int64_t kLeast = 3;  // a heading and two ranks
+  const int64_t all = lines_of(view.table), beside = lines_of(view.head) + lines_of(view.tail) + 2,
+                room = std::max(kLeast, static_cast<int64_t>(screen.height) - beside);
+  View shown = view;
+  if (screen.height > 0 && all > room) {
+    size_t end = 0;
+    for (int64_t k = 0; k < room; ++k) end = view.table.find('\n', end) + 1;
+    shown.table =
+        view.table.substr(0, end) +
+        base::cut_to_width(fmt::format("... {} more lines: a taller window shows them, s sorts", all - room),
+                           screen.width - 1) +
+        "\n";
+  }
+  show(shown);
+  std::fflush(stdout);
 }
 
 nlohmann::json to_json(const Look& look) {
@@ -266,13 +293,13 @@ int watch_launches(int launcher, bool json, bool once) {
       if (json) {
         all.push_back(launch_json(one, gpus));
       } else {
-        show_launch(one, gpus, terminal::terminal_of(STDOUT_FILENO));
+        print("{}", launch_view(one, gpus, terminal::terminal_of(STDOUT_FILENO)));
       }
     }
     if (json) {
-      print("{}\n", nlohmann::json{{"launches", all}, {"gpus", gpus_json(gpus, true)}}.dump());
+      report_json(nlohmann::json{{"launches", all}, {"gpus", gpus_json(gpus, true)}});
     } else {
-      show_gpus(gpus, true, terminal::terminal_of(STDOUT_FILENO));
+      print("{}", gpu_view(gpus, true, terminal::terminal_of(STDOUT_FILENO)));
     }
     return 0;
   }
@@ -283,11 +310,10 @@ int watch_launches(int launcher, bool json, bool once) {
       const std::vector<LaunchLook> looks = look();
       const terminal::Terminal screen = terminal::terminal_of(STDOUT_FILENO);
       const std::vector<device::GpuNow> gpus = gpu_watch.look();
-      print("\x1b[H\x1b[2J");
-      for (const LaunchLook& one : looks) show_launch(one, gpus, screen), print("\n");
-      show_gpus(gpus, true, screen);
-      if (looks.empty()) print("it has ended\n");
-      std::fflush(stdout);
+      View view{
+          .head = "", .table = looks.empty() ? "it has ended\n" : "", .tail = gpu_view(gpus, true, screen)};
+      for (const LaunchLook& one : looks) view.table += launch_view(one, gpus, screen) + "\n";
+      show_again(view, screen);
       if (looks.empty()) return 0;
     }
     constexpr int kPause = 1000;
@@ -354,9 +380,9 @@ int top_command(Arguments& arguments) {
       now = look();
     }
     if (json) {
-      print("{}\n", to_json(now).dump());
+      report_json(to_json(now));
     } else {
-      show(now, screen);
+      show(view_of(now, screen));
     }
     return 0;
   }
@@ -364,9 +390,8 @@ int top_command(Arguments& arguments) {
   bool frozen = false;
   while (true) {
     if (!frozen) {
-      print("\x1b[H\x1b[2J");
-      show(look(), terminal::terminal_of(STDOUT_FILENO));
-      std::fflush(stdout);
+      const terminal::Terminal now = terminal::terminal_of(STDOUT_FILENO);
+      show_again(view_of(look(), now), now);
     }
     constexpr int kPause = 1000;
     const char key = keys.wait(kPause);

@@ -7,7 +7,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/cli/print.h"
 #include "lockstep/launch/options.h"
 #include "lockstep/launch/schedulers/rendezvous_file.h"
 #include "lockstep/terminal/table.h"
@@ -44,16 +43,16 @@ std::vector<watch::LaunchStatus> launches_here(int launcher) {
   return found;
 }
 
-void show_launch(const LaunchLook& look, const std::vector<device::GpuNow>& gpus,
-                 const terminal::Terminal& screen) {
+std::string launch_view(const LaunchLook& look, const std::vector<device::GpuNow>& gpus,
+                        const terminal::Terminal& screen) {
   const watch::LaunchStatus& launch = look.launch;
   std::string head = fmt::format("{}  {} rank{} here", base::cut_to_width(launch.command, 60),
                                  look.ranks.size(), look.ranks.size() == 1 ? "" : "s");
   if (launch.nodes > 1) head += fmt::format(", node {} of {}", launch.node, launch.nodes);
   if (launch.restarts > 0)
     head += fmt::format(", restarted {} time{}", launch.restarts, launch.restarts == 1 ? "" : "s");
-  print("{}\n\n", base::hanging(fmt::format("{}  (launcher {}, in {})", head, launch.pid, launch.folder),
-                                screen.width, 2));
+  head = base::hanging(fmt::format("{}  (launcher {}, in {})", head, launch.pid, launch.folder), screen.width,
+                       2);
   const bool on_gpus =
       std::any_of(look.ranks.begin(), look.ranks.end(),
                   [&](const see::ForeignRankNow& rank) { return gpu_bytes(rank, gpus) > 0; });
@@ -72,7 +71,7 @@ void show_launch(const LaunchLook& look, const std::vector<device::GpuNow>& gpus
     row.push_back(base::cut_to_width(rank.last_line, room));
     table.add(std::move(row));
   }
-  print("{}", table.to_text(screen));
+  return head + "\n\n" + table.to_text(screen);
 }
 
 nlohmann::json launch_json(const LaunchLook& look, const std::vector<device::GpuNow>& gpus) {

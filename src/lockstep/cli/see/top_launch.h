@@ -21,8 +21,8 @@ struct LaunchLook {
 // What is launched on this host by this user; with a number, by that launcher alone.
 std::vector<watch::LaunchStatus> launches_here(int launcher = 0);
 
-void show_launch(const LaunchLook& look, const std::vector<device::GpuNow>& gpus,
-                 const terminal::Terminal& screen);
+std::string launch_view(const LaunchLook& look, const std::vector<device::GpuNow>& gpus,
+                        const terminal::Terminal& screen);
 nlohmann::json launch_json(const LaunchLook& look, const std::vector<device::GpuNow>& gpus);
 
 }  // namespace lockstep::cli

@@ -13,6 +13,7 @@
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/cli/see/why_loss.h"
 #include "lockstep/see/advice.h"
 #include "lockstep/see/dash/catalogue.h"
@@ -180,7 +181,7 @@ json to_json(const Why& why) {
 int why_run(const std::string& folder, const WhyWish& wish) {
   const Why why = look_at(folder, wish.replay);
   if (wish.json) {
-    print("{}\n", to_json(why).dump(2, ' ', false, json::error_handler_t::replace));
+    report_json(to_json(why), 2);
     return 0;
   }
   const terminal::Terminal screen = terminal::terminal_of(STDOUT_FILENO);

@@ -17,6 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/see/run_events.h"
 
 namespace lockstep::cli {
@@ -73,7 +74,7 @@ int detach(const std::vector<std::string>& words, const std::string& folder, boo
   while (::waitpid(child, &status, WNOHANG) == 0) {
     if (first_steps(folder) > before) {
       if (as_json) {
-        print("{}\n", nlohmann::json{{"run", folder}, {"process", child}, {"console", console}}.dump());
+        report_json(nlohmann::json{{"run", folder}, {"process", child}, {"console", console}});
       } else {
         print("{} trains in the background as process {}\n", folder, child);
         remark("`lockstep attach {}` shows it, `kill {}` saves and stops it; it prints to {}\n", folder,

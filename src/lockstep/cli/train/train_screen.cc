@@ -6,6 +6,7 @@
 
 #include "lockstep/cli/launch/launch_flags.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_json.h"
 #include "lockstep/cli/train/start_lines.h"
 #include "lockstep/cli/train/train_profile.h"
 #include "lockstep/terminal/laps_table.h"
@@ -40,7 +41,7 @@ void print_plan(const Planned& planned) {
   const recipe::Recipe& r = plan.recipe();
   for (const data::SourceCount& source : plan.dataset->sources(r.run.steps * r.batch.global))
     out["sources"].push_back(source_json(source));
-  print("{}\n", out.dump());
+  report_json(out);
 }
 
 nlohmann::json trained_json(const TrainResult& result) {
@@ -102,7 +103,7 @@ void TrainScreen::launcher(const std::string& lines) { say_on_console(lines); }
 void print_result(const TrainResult& result) {
   if (!result.first || result.ended == TrainResult::Ended::rehearsed) return;
   const bool trained = result.ended == TrainResult::Ended::trained;
-  print("{}\n", (trained ? trained_json(result) : recorded_json(result)).dump());
+  report_json(trained ? trained_json(result) : recorded_json(result));
 }
 
 }  // namespace lockstep::cli

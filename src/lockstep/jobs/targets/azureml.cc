@@ -40,7 +40,8 @@ std::string command_of(const Job& job) {
   inside.place.environment.clear();  // in the specification already
   if (inside.place.folder.empty()) inside.place.folder = "outputs";
   return "unset RANK LOCAL_RANK\n" +
-         self_contained_script(inside, rendezvous_flags(inside, "\"$NODE_RANK\"", "\"$MASTER_ADDR\"", 29400));
+         self_contained_script(
+             inside, rendezvous_flags(inside, "\"$NODE_RANK\"", "\"$MASTER_ADDR\"", port_alone(job.place)));
 }
 
 json specification(const Job& job) {

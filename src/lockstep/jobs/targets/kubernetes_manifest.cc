@@ -15,6 +15,17 @@ constexpr int kSaved = 75;
 
 std::string folder_of(const Place& place) { return place.folder.empty() ? "/lockstep" : place.folder; }
 
+// The kubelet replaces $(NAME), and $$ by $, in commands and in values of variables: what it would read is
+// doubled, so that the container gets every $ that was meant.
+std::string for_kubelet(const std::string& text) {
+  std::string kept;
+  for (size_t k = 0; k < text.size(); ++k) {
+    const char next = k + 1 < text.size() ? text[k + 1] : '\0';
+    kept += text[k] == '$' && (next == '$' || next == '(') ? std::string("$$") : std::string(1, text[k]);
+  }
+  return kept;
+}
+
 json labels(const Job& job) {
   json all{{"app.kubernetes.io/managed-by", "lockstep"}, {kJobLabel, job.id}};
   return all;
@@ -34,7 +45,8 @@ json secret_variable(const std::string& variable, const std::string& secret, con
 json variables(const Job& job) {
   json all = json::array();
   bool has_own = false;
-  for (const auto& [name, value] : variables_of(job.place)) all.push_back({{"name", name}, {"value", value}});
+  for (const auto& [name, value] : variables_of(job.place))
+    all.push_back({{"name", name}, {"value", for_kubelet(value)}});
   for (const Secret& secret : secrets_of(job.place)) {
     has_own |= secret.variable == "LOCKSTEP_SECRET";
     if (secret.keeper != Secret::Keeper::kubernetes) continue;
@@ -54,12 +66,12 @@ json resources(const Place& place) {
   return limits.empty() ? json::object() : json{{"limits", limits}, {"requests", limits}};
 }
 
-// `flags`: how the nodes find each other, where no operator tells them. $ is the shell's.
+// `flags`: how the nodes find each other, where no operator tells them.
 std::string script_of(const Job& job, const std::string& flags) {
   Job inside = job;
   inside.place.folder = folder_of(job.place);
   inside.place.environment.clear();  // in the manifest already
-  return self_contained_script(inside, flags);
+  return for_kubelet(self_contained_script(inside, flags));
 }
 
 json node_selector(const Job& job) {

@@ -52,6 +52,17 @@ json stopping(const Place& place) {
   return condition;
 }
 
+// Machines with disks of their own have those and no others, and more than they hold is refused: the
+// smallest, ml.g4dn.xlarge, has 125 GB.
+int64_t disk_of(const Place& place) {
+  constexpr const char* kOwnDisks[] = {"ml.g4dn.", "ml.g5.", "ml.g6", "ml.p3dn.", "ml.p4d", "ml.p5"};
+  if (place.disk_gib > 0) return place.disk_gib;
+  for (const char* family : kOwnDisks) {
+    if (place.machine.starts_with(family)) return 100;
+  }
+  return 200;
+}
+
 json request(const Job& job) {
   const Place& place = job.place;
   const json channel{{"ChannelName", "lockstep"},
@@ -60,22 +71,21 @@ json request(const Job& job) {
                         {{"S3DataType", "S3Prefix"},
                          {"S3Uri", folder_of(job) + "/job/"},
                          {"S3DataDistributionType", "FullyReplicated"}}}}}};
-  json all{{"TrainingJobName", job.id},
-           {"AlgorithmSpecification",
-            {{"TrainingImage", place.image},
-             {"TrainingInputMode", "File"},
-             {"ContainerEntrypoint", {"sh", "/opt/ml/input/data/lockstep/run.sh"}}}},
-           {"RoleArn", place.role},
-           {"InputDataConfig", json::array({channel})},
-           {"OutputDataConfig", {{"S3OutputPath", folder_of(job) + "/output"}}},
-           {"CheckpointConfig", {{"S3Uri", folder_of(job) + "/runs"}, {"LocalPath", kFolder}}},
-           {"ResourceConfig",
-            {{"InstanceType", place.machine},
-             {"InstanceCount", place.nodes},
-             {"VolumeSizeInGB", place.disk_gib ? place.disk_gib : 200}}},
-           {"StoppingCondition", stopping(place)},
-           {"EnableManagedSpotTraining", place.spot},
-           {"Tags", json::array({{{"Key", "lockstep-job"}, {"Value", job.id}}})}};
+  json all{
+      {"TrainingJobName", job.id},
+      {"AlgorithmSpecification",
+       {{"TrainingImage", place.image},
+        {"TrainingInputMode", "File"},
+        {"ContainerEntrypoint", {"sh", "/opt/ml/input/data/lockstep/run.sh"}}}},
+      {"RoleArn", place.role},
+      {"InputDataConfig", json::array({channel})},
+      {"OutputDataConfig", {{"S3OutputPath", folder_of(job) + "/output"}}},
+      {"CheckpointConfig", {{"S3Uri", folder_of(job) + "/runs"}, {"LocalPath", kFolder}}},
+      {"ResourceConfig",
+       {{"InstanceType", place.machine}, {"InstanceCount", place.nodes}, {"VolumeSizeInGB", disk_of(place)}}},
+      {"StoppingCondition", stopping(place)},
+      {"EnableManagedSpotTraining", place.spot},
+      {"Tags", json::array({{{"Key", "lockstep-job"}, {"Value", job.id}}})}};
   return all;
 }
 

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/jobs/target.h"
 
@@ -248,28 +249,68 @@ std::vector<std::string> fields(const std::string& line) {
   return all;
 }
 
-// What the script wrote at its end; where Slurm keeps no accounts, nothing else remembers.
-Status ended_status(const Submitted& job) {
-  const std::string code(base::trimmed(base::try_read_file(job.state_folder + "/ended", 100).text));
+Status status_of_code(const std::string& code) {
   if (code == "0") return {State::done, "", ""};
   if (code == "75") return {State::saved, "", "preempted and saved; submit it again to resume"};
   if (!code.empty()) return {State::failed, "", "exit code " + code};
   return {State::unknown, "", "Slurm no longer knows it; its log may say more"};
 }
 
-Status accounted_status(const Submitted& job, Client& client) {
-  const Answer answer = client.run({{"sacct", "--noheader", "--allocations", "--parsable2",
-                                     "--format=State,ExitCode,NodeList", "--jobs=" + job.id_of(kLabel)}});
-  const std::vector<std::string> parts =
-      fields(answer.ok() ? answer.output.substr(0, answer.output.find('\n')) : "");
-  const std::string& state = parts[0];
-  if (state.empty() || state == "RUNNING" || state == "PENDING") return ended_status(job);
+// Of the tasks of an array (and of the components of a heterogeneous job), the one to look at first.
+Status worst_of(const std::vector<std::pair<std::string, Status>>& tasks) {
+  for (const State state : {State::failed, State::unknown, State::saved, State::stopped, State::done}) {
+    for (const auto& [task, status] : tasks) {
+      if (status.state != state) continue;
+      Status worst = status;
+      if (tasks.size() > 1 && !worst.reason.empty()) worst.reason = fmt::format("{}: {}", task, worst.reason);
+      return worst;
+    }
+  }
+  return status_of_code("");
+}
+
+// Of an array, as its script asks for; 0: it is none.
+int64_t tasks_of(const Submitted& job) {
+  constexpr std::string_view kArray = "\n#SBATCH --array=0-";
+  const std::string text = base::try_read_file(job.state_folder + "/job.sh").text;
+  const size_t at = text.find(kArray);
+  if (at == std::string::npos) return 0;
+  const auto last = base::leading_number<int64_t>(std::string_view(text).substr(at + kArray.size()));
+  return last ? *last + 1 : 0;
+}
+
+// What the script wrote at its end; where Slurm keeps no accounts, nothing else remembers.
+Status ended_status(const Submitted& job) {
+  const auto code = [&](const std::string& task) {
+    return std::string(base::trimmed(base::try_read_file(job.state_folder + "/ended" + task, 100).text));
+  };
+  std::vector<std::pair<std::string, Status>> tasks;
+  for (int64_t task = 0; task < tasks_of(job); ++task)
+    tasks.emplace_back(fmt::format("task {}", task), status_of_code(code(fmt::format("-{}", task))));
+  return tasks.empty() ? status_of_code(code("")) : worst_of(tasks);
+}
+
+Status accounted_task(const std::vector<std::string>& parts) {
+  const std::string &state = parts[0], &code = parts[1];
   if (state == "COMPLETED") return {State::done, parts[2], ""};
   if (state.starts_with("CANCELLED")) return {State::stopped, parts[2], state};
-  if (parts[1].starts_with("75:"))
+  if (code.starts_with("75:"))
     return {State::saved, parts[2], "preempted and saved; submit it again to resume"};
-  return {State::failed, parts[2],
-          fmt::format("{}, exit code {}", state, parts[1].substr(0, parts[1].find(':')))};
+  return {State::failed, parts[2], fmt::format("{}, exit code {}", state, code.substr(0, code.find(':')))};
+}
+
+Status accounted_status(const Submitted& job, Client& client) {
+  const Answer answer =
+      client.run({{"sacct", "--noheader", "--allocations", "--parsable2",
+                   "--format=State,ExitCode,NodeList,JobID", "--jobs=" + job.id_of(kLabel)}});
+  std::vector<std::pair<std::string, Status>> tasks;
+  for (const std::string& line : base::split_lines(answer.ok() ? answer.output : "")) {
+    if (base::trimmed(line).empty()) continue;
+    const std::vector<std::string> parts = fields(line);
+    if (parts[0].empty() || parts[0] == "RUNNING" || parts[0] == "PENDING") return ended_status(job);
+    tasks.emplace_back("job " + parts[3], accounted_task(parts));
+  }
+  return tasks.empty() ? ended_status(job) : worst_of(tasks);
 }
 
 Status status(const Submitted& job, Client& client) {

@@ -15,6 +15,14 @@ struct Host {
   std::string name;  // with user@
   std::string port;  // empty: ssh's own choice
   std::string bare() const { return name.substr(name.find('@') + 1); }
+  // ssh itself takes no brackets around an IPv6 address; rsync and the rendezvous need them.
+  std::string for_ssh() const {
+    std::string plain;
+    for (const char c : name) {
+      if (c != '[' && c != ']') plain += c;
+    }
+    return plain;
+  }
 };
 
 // [USER@]HOST[:PORT]; an IPv6 address in brackets.
@@ -32,6 +40,11 @@ Host parse_host(const std::string& text) {
       host.name.find_first_of(" \t'\"$`;&|<>()") != std::string::npos)
     throw base::ConfigError(
         721, fmt::format("{} is not a host; write HOST, USER@HOST or HOST:PORT", base::quoted(text)));
+  const std::string bare = host.bare();
+  if (bare.find(':') != std::string::npos && !(bare.starts_with('[') && bare.ends_with(']')))
+    throw base::ConfigError(
+        721, fmt::format("{} is not a host; write an IPv6 address in brackets: [fe80::1] or [fe80::1]:22",
+                         base::quoted(text)));
   return host;
 }
 
@@ -45,7 +58,7 @@ std::vector<std::string> ssh_words(const Place& place, const Host& host) {
 Command on_host(const Place& place, const Host& host, const std::string& line,
                 const std::string& input = "") {
   std::vector<std::string> words = ssh_words(place, host);
-  words.insert(words.end(), {host.name, "cd && " + line});  // paths are below the home there
+  words.insert(words.end(), {host.for_ssh(), "cd && " + line});  // paths are below the home there
   return {.words = words, .input = input, .patience_s = 45};
 }
 
@@ -273,7 +286,7 @@ Command shell(const Submitted& job, int64_t node) {
   std::vector<std::string> words = {"ssh"};
   words.insert(words.end(), job.place.options.begin(), job.place.options.end());
   if (!host.port.empty()) words.insert(words.end(), {"-p", host.port});
-  words.push_back(host.name);
+  words.push_back(host.for_ssh());
   return {words};
 }
 

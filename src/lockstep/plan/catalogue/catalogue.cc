@@ -208,7 +208,7 @@ Machine Catalogue::model_of(const MachineRow& row) const {
   return model;
 }
 
-Catalogue read_catalogue(std::string_view text, const std::string& name) {
+Catalogue read_catalogue(std::string_view text, const std::string& name, const Catalogue* older) {
   Catalogue read;
   std::vector<Row> rows = read_rows(text, name);
   for (Row& row : rows) {
@@ -218,6 +218,7 @@ Catalogue read_catalogue(std::string_view text, const std::string& name) {
     if (row.kind() == "device") {
       const std::string wanted = row.text("kernels");
       const Machine* rates = read.find_kernels(wanted);
+      if (rates == nullptr && older != nullptr) rates = older->find_kernels(wanted);
       if (rates == nullptr) row.refuse(0, fmt::format("there is no [kernels.{}]", wanted));
       read.devices.push_back(read_device(row, *rates));
     } else if (row.kind() == "machine") {
@@ -240,7 +241,8 @@ void overlay(Catalogue& catalogue, const Catalogue& newer) {
       old == rows.end() ? rows.push_back(row) : void(*old = row);
     }
   };
-  for (const auto& row : newer.kernels) catalogue.kernels.push_back(row);
+  catalogue.kernels.insert(catalogue.kernels.begin(), newer.kernels.begin(),
+                           newer.kernels.end());  // first found
   put(catalogue.devices, newer.devices);
   put(catalogue.machines, newer.machines);
   put(catalogue.quotas, newer.quotas);
@@ -268,7 +270,8 @@ const Catalogue& catalogue() {
     const std::string path = catalogue_path();
     for (const std::string& own : {profile_path(), path}) {
       std::error_code error;
-      if (std::filesystem::exists(own, error)) overlay(both, read_catalogue(base::read_file(own), own));
+      if (std::filesystem::exists(own, error))
+        overlay(both, read_catalogue(base::read_file(own), own, &both));
     }
     for (const MachineRow& row : both.machines) {
       if (both.find_device(row.device) == nullptr)

@@ -88,8 +88,9 @@ struct Catalogue {
   Machine model_of(const MachineRow& row) const;
 };
 
-// Reads rows. ConfigError 570 names the file, line and what was expected.
-Catalogue read_catalogue(std::string_view text, const std::string& name);
+// Reads rows; a device may name kernels of `older`, too. ConfigError 570 names the file, line and what was
+// expected.
+Catalogue read_catalogue(std::string_view text, const std::string& name, const Catalogue* older = nullptr);
 // `newer`'s rows in the place of those of the same names.
 void overlay(Catalogue& catalogue, const Catalogue& newer);
 

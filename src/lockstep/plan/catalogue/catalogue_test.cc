@@ -53,7 +53,8 @@ TEST(Catalogue, WrongRowsAreRefusedByLine) {
             "checked=\"2026-01-01\"\nprice.us.monthly = 3.0\n",
             "price.us.monthly must be"},
            {"cloud = 1\n", "stands outside of a row"},
-           {"[device.x]\nkernels = \"none\"\n", "there is no [kernels.none]"},
+           {"# mine\n[device.x]\nkernels = \"none\"\n",
+            "mine.toml:2: [device.x]: there is no [kernels.none]"},
            {"[a.b]\nc = 1\n", "rows are [device.NAME]"},
            {"[machine\n", "mine.toml:1:"}}) {
     try {
@@ -75,6 +76,24 @@ TEST(Catalogue, NewerRowsReplaceOlder) {
   overlay(all, read_catalogue(text, "mine.toml"));
   EXPECT_EQ(all.machines.size(), rows);
   EXPECT_EQ(all.find_machine("a3-highgpu-8g")->cheapest(Tariff::on_demand)->of(Tariff::on_demand), 40);
+}
+
+// A file of one's own has a device without repeating what kernels of its generation reach, or says that anew.
+TEST(Catalogue, OwnDevicesMayUseKernelsThatAreThere) {
+  const std::string device =
+      "[device.our]\ntitle=\"ours\"\nmaker=\"nvidia\"\nkernels=\"hopper\"\nbf16_tflops=900.0\nfp32_tflops=60."
+      "0\n"
+      "gib=80.0\nmemory_gb_s=3000.0\nwatts=700.0\nper_node=8\ninside_gb_s=400.0\ninside_us=3.0\n"
+      "between_gb_s=45.0\nbetween_us=10.0\nhost_gb_s=50.0\nsource=\"s\"\nchecked=\"2026-01-01\"\n";
+  EXPECT_THROW(read_catalogue(device, "mine.toml"), base::ConfigError);
+  Catalogue all = built_in_catalogue();
+  overlay(all, read_catalogue(device, "mine.toml", &all));
+  ASSERT_NE(all.find_device("our"), nullptr);
+  EXPECT_EQ(all.find_device("our")->model.reached, all.find_device("H100")->model.reached);
+  Catalogue newer;
+  newer.kernels = {{"hopper", Machine{}}};
+  overlay(all, newer);
+  EXPECT_EQ(all.find_kernels("hopper")->reached, Machine{}.reached);
 }
 
 TEST(Place, IsReadFromAFewWords) {

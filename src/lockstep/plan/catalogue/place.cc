@@ -41,6 +41,18 @@ std::vector<std::string> names() {
   return all;
 }
 
+// A name that begins as the word does, for the most part: n1-standard-8-1xT4 for n1-standard-4. Otherwise one
+// that is a few letters away.
+std::string nearest_name(const std::string& word) {
+  std::string near;
+  size_t most = word.size() - word.size() / 4;
+  for (const std::string& name : names()) {
+    const size_t common = static_cast<size_t>(std::ranges::mismatch(word, name).in1 - word.begin());
+    if (common >= most && common > 1) most = common + 1, near = name;
+  }
+  return near.empty() ? base::nearest_word(word, names()) : near;
+}
+
 [[noreturn]] void refuse(const std::string& words, const std::vector<Counted>& read) {
   const bool this_one =
       std::any_of(read.begin(), read.end(), [](const Counted& c) { return c.name == "this"; });
@@ -51,8 +63,7 @@ std::vector<std::string> names() {
                                   base::quoted(words)));
   }
   std::string near;
-  for (auto one = read.rbegin(); one != read.rend() && near.empty(); ++one)
-    near = base::nearest_word(one->name, names());
+  for (auto one = read.rbegin(); one != read.rend() && near.empty(); ++one) near = nearest_name(one->name);
   throw ConfigError(
       571, fmt::format("{} is no machine of the catalogue{}; `lockstep prices` lists them: write 8xH100 or "
                        "\"a3-highgpu-8g x 32\"",

@@ -16,7 +16,8 @@ void Row::add(const recipe::TomlNode& node, const std::string& key) {
 }
 
 void Row::refuse(int line, const std::string& why) const {
-  throw ConfigError(570, fmt::format("{}:{}: [{}.{}]: {}", file_, line, kind_, name_, why));
+  throw ConfigError(570,
+                    fmt::format("{}:{}: [{}.{}]: {}", file_, line > 0 ? line : line_, kind_, name_, why));
 }
 
 Row::Value* Row::find(const std::string& key) {

@@ -27,7 +27,7 @@ class Row {
   // Keys that begin with `prefix` and a dot, without it, in the order of the file; they count as asked for.
   std::vector<std::pair<std::string, double>> numbers_under(const std::string& prefix);
   void refuse_others() const;  // ConfigError 570 for a key that nobody asked for
-  [[noreturn]] void refuse(int line, const std::string& why) const;
+  [[noreturn]] void refuse(int line, const std::string& why) const;  // line 0: that of the row
 
  private:
   struct Value {

@@ -44,6 +44,8 @@ struct QuotaQuestion {
 };
 
 // One region's answer: the limit that stands most in the way.
+constexpr double kNoLimit = 1e12;  // what a cloud says where it sets none
+
 struct QuotaVerdict {
   std::string cloud, region, name;
   std::string counts;  // "GPUs", "vCPUs", "machines"

@@ -53,6 +53,7 @@ TEST(Quota, FormsAndTariffs) {
            Row{"us-east H100 16 8 # ours\n", asks("gpu_8x_h100_sxm5", 2), "us-east no 16 of 8 GPUs; "},
            Row{"us-east4,a3-megagpu-8g,2\n", asks("a3-megagpu-8g", 2), "us-east4 yes 2 of 2 machines; "},
            Row{"x H100 16\nx H100 4 spot\n", asks("a3-highgpu-8g", 1, Tariff::spot), "x no 8 of 4 GPUs; "},
+           Row{"\xef\xbb\xbfus-east H100 16\r\n", asks("gpu_8x_h100_sxm5", 1), "us-east yes 8 of 16 GPUs; "},
            Row{"x NVIDIA_H100_GPUS 8\n", asks("a3-highgpu-8g", 1), "x yes 8 of 8 GPUs; "},
        }) {
     EXPECT_EQ(answer(row.text, row.question), row.expected) << row.text;

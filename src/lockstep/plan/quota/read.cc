@@ -23,7 +23,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMost = 1e12;
+constexpr double kMost = kNoLimit;
 
 class Reader {
  public:
@@ -186,6 +186,7 @@ class Reader {
 
 Quota read_quota(std::string_view text, const std::string& file) {
   Reader reader(file);
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a mark that some editors put first
   const std::string_view begins = base::trimmed(text);
   if (begins.starts_with('{') || begins.starts_with('[')) {
     const json value = json::parse(text, nullptr, false);

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include "lockstep/see/recipe_keys.h"
 #include "lockstep/see/run_events.h"
 #include "lockstep/see/run_log.h"
+#include "lockstep/see/valid_text.h"
 
 namespace lockstep::see {
 
@@ -77,14 +79,6 @@ void take_recipe(RunSummary& run) {
   run.about = base::join(words, ", ");
 }
 
-struct Ending {
-  const char *event, *state;
-};
-// The last event that tells how a run ended; anything later means that it runs again.
-constexpr Ending kEndings[] = {{"finished", "finished"},  {"preempted", "preempted"}, {"hang", "failed"},
-                               {"rank_failed", "failed"}, {"oom", "failed"},          {"nonfinite", "failed"},
-                               {"diverged", "failed"}};
-
 // Whoever had the run's lock last (base::FolderLock: "process 4711 on host7") was a process of this host and
 // has ended. Its ranks end with it, so nothing of the run is left.
 bool holder_has_ended(const std::string& folder) {
@@ -105,9 +99,9 @@ void take_state(RunSummary& run) {
   if (!events.empty()) {
     run.updated = std::max(run.updated, events.back().seconds);
     if (run.step == 0) run.step = events.back().step;
-    for (const Ending& one : kEndings) {
-      if (events.back().name != one.event) continue;
-      run.state = one.state;
+    // Anything later than an ending means that it runs again.
+    if (const std::string ending = ending_of(events.back().name); !ending.empty()) {
+      run.state = ending;
       if (run.state != "finished") run.why = events.back().why;
       if (run.state != "failed") return;
     }
@@ -221,7 +215,10 @@ uint64_t Catalogue::version() const {
 
 std::optional<RunSummary> Catalogue::find(const std::string& name) const {
   const std::lock_guard lock(mutex_);
-  const auto run = runs_.find(name);
+  auto run = runs_.find(name);
+  // A name that is no UTF-8 has reached the page, and comes back from it, repaired.
+  if (run == runs_.end() && name.find("\xef\xbf\xbd") != std::string::npos)
+    run = std::ranges::find_if(runs_, [&](const auto& one) { return valid_text(one.first) == name; });
   if (run == runs_.end() || run->second.summary.gone || run->second.summary.version == 0) return std::nullopt;
   return run->second.summary;
 }

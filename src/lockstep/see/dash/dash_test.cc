@@ -130,6 +130,30 @@ TEST(Catalogue, ARunThatWasKilledIsSeenAtOnce) {
   for (const int end : locked) ::close(end);
 }
 
+// The page knows it by a name that JSON can hold.
+TEST(Catalogue, ANameThatIsNoUtf8) {
+  const Runs runs;
+  runs.write(
+      "b\xff"
+      "d/metrics.jsonl",
+      line_of(1, 5));
+  Catalogue catalogue(runs.folder.path());
+  catalogue.scan();
+  ASSERT_TRUE(
+      catalogue.find("b\xef\xbf\xbd"
+                     "d"));
+  EXPECT_EQ(catalogue
+                .find("b\xef\xbf\xbd"
+                      "d")
+                ->folder,
+            runs.folder.path() +
+                "/b\xff"
+                "d");
+  EXPECT_FALSE(
+      catalogue.find("c\xef\xbf\xbd"
+                     "d"));
+}
+
 TEST(Catalogue, OneRunAndNoFolder) {
   const Runs runs;
   runs.write("one/metrics.jsonl", line_of(3, 2));
