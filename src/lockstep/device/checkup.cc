@@ -64,8 +64,10 @@ Finding memory(const MachineFacts& facts, const CudaAvailability&) {
   return ok("memory", found);
 }
 
-Finding driver(const MachineFacts& facts, const CudaAvailability&) {
-  return ok("NVIDIA driver", facts.nvidia_driver.empty() ? "none" : facts.nvidia_driver);
+// WSL and some containers have a driver and no file that tells its version.
+Finding driver(const MachineFacts& facts, const CudaAvailability& cuda) {
+  const std::string unseen = cuda.devices > 0 ? "loaded, of a version that /proc does not tell" : "none";
+  return ok("NVIDIA driver", facts.nvidia_driver.empty() ? unseen : facts.nvidia_driver);
 }
 
 Finding gpus(const MachineFacts& facts, const CudaAvailability& cuda) {

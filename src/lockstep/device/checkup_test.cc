@@ -127,6 +127,21 @@ TEST(CheckUp, AnUnfitGpuIsNamedWithTheRemedy) {
   EXPECT_EQ(unfit.remedy, "take another");
 }
 
+// Under WSL a GPU works without a driver's file in /proc.
+TEST(CheckUp, ADriverThatIsOnlySeenByItsGpusIsThere) {
+  const auto driver = [](const std::string& version, int gpus) {
+    MachineFacts facts = healthy();
+    facts.nvidia_driver = version;
+    for (const Finding& finding : check_up(facts, {.devices = gpus, .is_there = gpus > 0})) {
+      if (finding.subject == "NVIDIA driver") return finding.found;
+    }
+    return std::string("not judged");
+  };
+  EXPECT_EQ(driver("", 0), "none");
+  EXPECT_EQ(driver("580.65", 1), "580.65");
+  EXPECT_TRUE(driver("", 1).starts_with("loaded")) << driver("", 1);
+}
+
 TEST(CheckUp, SaysWhoComputesAttention) {
   CudaFacts facts{.has_nvml = true, .has_libcuda = true, .has_plugin = true, .driver = "580.1"};
   EXPECT_FALSE(check_attention(facts)) << "no GPU";

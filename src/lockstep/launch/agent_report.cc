@@ -51,7 +51,7 @@ void Agent::carry_out(const SayWhoCannotEnd&) {
     watch::Names unknown;
     const watch::RankFacts facts = watch::read_facts(job_.run_folder, one.rank, one.pid, 0, unknown);
     say(fmt::format("rank {} (process {}) was killed but does not exit: {}", one.rank, one.pid,
-                    facts.in_kernel
+                    facts.in_kernel || !watch::blocked_threads(one.pid).empty()
                         ? "it is blocked in the kernel on a disk or file server that does not respond"
                     : facts.frozen ? "its cgroup is frozen"
                                    : "something else blocks it"));

@@ -43,6 +43,17 @@ TEST(LogitsOfTensorRanks, ComeInChunks) {
   EXPECT_LT(chunked.memory.live_bytes, whole.memory.live_bytes);
 }
 
+// A narrow model with a wide vocabulary: its products are few, and it is the bytes of logits (8 KB a token in
+// fp32, written and read several times, where a layer's values have some hundreds) that fill a stage.
+TEST(StageCut, CountsBytesThatAreMoved) {
+  const Plan plan = make_plan(tiny_recipe({"model.layers=12", "model.hidden=8", "model.heads=2",
+                                           "model.vocab=2000", "data.seq_len=256", "parallel.pipeline=2"}),
+                              {}, {.must_fit = false, .seat = {.rank = 0, .world = 2}});
+  ASSERT_EQ(plan.layout.stages.pieces.size(), 2u);
+  EXPECT_GE(plan.layout.stages.pieces[1].begin, 12) << "the head, and one layer at the most";
+  EXPECT_EQ(plan.layout.stages.pieces[1].end, 14);
+}
+
 // Of many ranks only those are compiled that may be the fullest; none that is may be passed over, and none
 // that was estimated may stand for it.
 TEST(FullestRank, IsExactAmongMany) {

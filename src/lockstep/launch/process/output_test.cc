@@ -96,7 +96,7 @@ TEST(RankStream, OnATerminalTheLogHasLinesAsTheyStoodInTheEnd) {
 
 // Of a rank that says much and has no log, the report needs the end.
 TEST(RankStream, LastLinesAreThoseAtTheEndHoweverMuchWasSaid) {
-  for (const size_t lines : {1000, 20000}) {
+  for (size_t lines = 100; lines < 6000; lines += 80) {
     std::string text;
     for (size_t k = 0; k < lines; ++k) text += "line " + std::to_string(k) + "\n";
     std::vector<std::string> last;
