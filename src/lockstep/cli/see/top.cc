@@ -175,17 +175,14 @@ void show_again(const View& view, const terminal::Terminal& screen) {
   std::fputs("\x1b[H\x1b[2J", stdout);
   const auto lines_of = [](const std::string& text) { return std::ranges::count(text, '\n'); };
   constexpr int64_t kLeast = 3;  // a heading and two ranks
-  const int64_t all = lines_of(view.table), beside = lines_of(view.head) + lines_of(view.tail) + 2,
+  const int64_t all = lines_of(view.table), beside = lines_of(view.head) + lines_of(view.tail) + 1,
                 room = std::max(kLeast, static_cast<int64_t>(screen.height) - beside);
   View shown = view;
   if (screen.height > 0 && all > room) {
     size_t end = 0;
-    for (int64_t k = 0; k < room; ++k) end = view.table.find('\n', end) + 1;
-    shown.table =
-        view.table.substr(0, end) +
-        base::cut_to_width(fmt::format("... {} more lines: a taller window shows them, s sorts", all - room),
-                           screen.width - 1) +
-        "\n";
+    for (int64_t k = 1; k < room; ++k) end = view.table.find('\n', end) + 1;
+    const std::string more = fmt::format("... and {} more lines: a taller window shows them", all - room + 1);
+    shown.table = view.table.substr(0, end) + base::cut_to_width(more, screen.width - 1) + "\n";
   }
   show(shown);
   std::fflush(stdout);
@@ -312,7 +309,8 @@ int watch_launches(int launcher, bool json, bool once) {
       const std::vector<device::GpuNow> gpus = gpu_watch.look();
       View view{
           .head = "", .table = looks.empty() ? "it has ended\n" : "", .tail = gpu_view(gpus, true, screen)};
-      for (const LaunchLook& one : looks) view.table += launch_view(one, gpus, screen) + "\n";
+      for (const LaunchLook& one : looks)
+        view.table += (view.table.empty() ? "" : "\n") + launch_view(one, gpus, screen);
       show_again(view, screen);
       if (looks.empty()) return 0;
     }

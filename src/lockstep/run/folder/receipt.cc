@@ -85,10 +85,10 @@ Receipt compare_with_forecast(const std::string& folder, Logged logged) {
   const std::string path = folder + "/forecast.json";
   std::error_code error;
   if (!fs::exists(path, error)) {
-    throw base::ConfigError(573,
-                            fmt::format("{} has no forecast.json: it is no run folder, or of a version that "
-                                        "kept no forecast",
-                                        folder));
+    throw base::ConfigError(
+        573, fmt::format("{} has no forecast.json, which a run writes with its last step: let it "
+                         "finish, or name another run folder",
+                         folder));
   }
   const json forecast = json::parse(base::read_file(path), nullptr, false);
   const auto number = [&](const char* key) {
