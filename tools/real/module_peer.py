@@ -241,6 +241,51 @@ def advice():
     subprocess.run([os.environ["LOCKSTEP_PROGRAM"], *proposed], check=True)
 
 
+class Table:
+    """Stands for pandas', polars' and pyarrow's tables, which are not all installed here: iterated over, it gives columns."""
+
+    columns = ["text"]
+
+    def __init__(self, method, rows):
+        self.iloc = None
+        setattr(self, method, lambda *_, **__: rows)
+
+    def __iter__(self):
+        return iter(self.columns)
+
+
+def tables():
+    """Rows of tables, arrays of texts, NumPy's values in rows and keys; what would be read as something else is refused."""
+    texts = [f"line {k} of a text that is long enough\n" for k in range(40)]
+    rows = [{"text": text, "score": np.float32(0.5), "tags": np.arange(2)} for text in texts]
+    small = {"run.steps": np.int64(1), "data.seq_len": 16, "batch.global": 8, "model.layers": 1, "model.hidden": 32, "model.heads": 2,
+             "log.fingerprint": np.bool_(True)}
+    hashes = {hash_of(train(name, data=data, overrides=small)) for name, data in (
+        ("to_dict", Table("to_dict", rows)), ("iter_rows", Table("iter_rows", rows)), ("to_pylist", Table("to_pylist", rows)),
+        ("strings", np.array(texts)), ("objects", np.array(texts, dtype=object)))}
+    assert len(hashes) == 1, hashes
+    lines = [f"runs_{k}.jsonl" for k in range(2)]
+    for name in lines:
+        with open(name, "w", encoding="utf-8") as file:
+            file.writelines('{"text": "some words and some more"}\n' for _ in range(20))
+    run = train("paths", overrides={**small, "data.path": lines})  # a list of files
+    assert run.generate("-a", tokens=2, temperature=0).startswith("-a")  # begins like an option
+    assert run.generate("a", tokens=9, stop=["b", "c"]).startswith("a")
+    for data, says in (({"text": texts}, "list of dictionaries"), (torch.utils.data.DataLoader([1, 2]), "its dataset"),
+                       (["a", {"text": "b"}], "item 2 is a dict"), ([{"text": object()}], "item 1 cannot be written"),
+                       (np.array([1, 2**31]), "31 bits")):
+        try:
+            train("refused", data=data, overrides=small)
+            raise SystemExit(f"taken: {says}")
+        except lockstep.RecipeError as error:
+            assert says in str(error), error
+    try:
+        lockstep.train("first", stepz=1, quiet=True)
+        raise SystemExit("taken: stepz")
+    except lockstep.RecipeError as error:
+        assert "did you mean steps?" in str(error), error
+
+
 def everything_else():
     """state_dict without torch, plans, recipes, tokenizers."""
     run = train("small", overrides={"run.steps": 2, "model.layers": 1, "model.hidden": 32, "model.heads": 2})

@@ -39,6 +39,17 @@ void refuse_more(const Json& json, const std::string& path) {
                                "into the model with PEFT",
                                key));
   }
+  // These cut the adapter's first values out of the base model's weights: it belongs to what is left of them.
+  const Json start = json.value("init_lora_weights", Json(true));
+  for (const std::string_view kind : {"pissa", "olora", "corda", "loftq", "lora_ga"}) {
+    if (start.is_string() && start.get_ref<const std::string&>().starts_with(kind))
+      refuse(
+          path,
+          fmt::format(
+              "it was begun with init_lora_weights = {}, which changes the base model's weights too; save "
+              "it with PEFT's path_initial_model_for_weight_conversion, or merge it into the model with PEFT",
+              base::quoted(start.get<std::string>())));
+  }
   if (json.contains("bias") && json["bias"].is_string() && json["bias"] != "none")
     refuse(path, fmt::format("it trained biases (bias = {}), which is not supported; merge it into the model "
                              "with PEFT",

@@ -79,6 +79,13 @@ void Opened::State::add_all_of(const TensorFile& file) {
   const bool peft = fs::path(file.path()).filename().string().starts_with("adapter_model.");
   for (const auto& [stored, entry] : file.entries()) {
     const std::string name = peft ? plain_name(stored) : stored;
+    if (peft && name.find(".lora_embedding_") != std::string::npos) {
+      throw CheckpointError(
+          340, fmt::format(
+                   "{}: it adapts an embedding ({}), which is not supported; train an adapter without it, or "
+                   "merge it into the model with PEFT",
+                   file.path(), base::quoted(name)));
+    }
     const auto [at, added] = tensors.emplace(name, Place{&file, &entry});
     if (!added) {
       throw CheckpointError(309,

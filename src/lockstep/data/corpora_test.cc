@@ -368,5 +368,27 @@ TEST(Corpora, CompressedFilesAreWhatTheyHold) {
             236);
 }
 
+// Objects line by line are documents whatever the file is called; one JSON document is refused, not read as
+// its text.
+TEST(Corpora, JsonFilesAreReadByTheirContent) {
+  const TestFolder folder;
+  const std::string lines = "{\"text\": \"some text and more\"}\n{\"text\": \"b\"}\n";
+  for (const std::string& file : {folder.write("a.json", lines), folder.write("b.json.gz", gzip(lines)),
+                                  folder.write("c.JSON", lines)}) {
+    recipe::Recipe recipe;
+    recipe.data.seq_len = 4;
+    recipe.data.path = file;
+    recipe.data.eval_fraction = 0;
+    const auto data = open_dataset(recipe);
+    std::vector<int32_t> inputs(4), labels(4);
+    data->read(Split::train, 0, inputs, labels);
+    EXPECT_EQ(data->decode(inputs), "some") << file;
+  }
+  const std::string one = folder.write("d.json", "[{\"text\": \"a\"}]");
+  EXPECT_EQ(base::number_of_refusal([&] { open_corpus(one, {}); }), 236);
+  EXPECT_NE(open_corpus(one, {.json_is_text = true}), nullptr);
+  EXPECT_NE(open_corpus(folder.write("e.json", "no JSON at all"), {}), nullptr);
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -428,11 +428,14 @@ TEST(LoraConfig, IsReadFromPeftsFileAndNothingMore) {
   EXPECT_EQ(config.scale(), 3);
   EXPECT_EQ(config.base, "llama");
   EXPECT_EQ(parse(adapter_config_text(config)).scale(), 3);
+  for (const char* start : {"true", "false", "null", "\"gaussian\"", "\"eva\""})
+    EXPECT_EQ(parse(fmt::format(R"({{"r": 2, "init_lora_weights": {}}})", start)).rank, 2) << start;
   for (const char* text :
        {"[]", "{", R"({"peft_type": "IA3"})", R"({"r": 0})", R"({"r": 1.5})", R"({"r": "8"})",
         R"({"r": 1e9})", R"({"use_dora": true})", R"({"rank_pattern": {"q_proj": 4}})", R"({"bias": "all"})",
         R"({"lora_alpha": -1})", R"({"lora_alpha": 0})", R"({"use_rslora": "yes"})",
-        R"({"lora_alpha": null, "r": -3})"}) {
+        R"({"lora_alpha": null, "r": -3})", R"({"init_lora_weights": "pissa_niter_4"})",
+        R"({"init_lora_weights": "olora"})"}) {
     base::refusal(340, [&] { parse(text); });
   }
 }

@@ -37,6 +37,18 @@ const CorpusFormat& format_of(const std::string& name, std::string_view begin) {
   return *by_name;
 }
 
+// A name that ends with .json does not tell: objects line by line are JSONL, and one document is refused.
+const CorpusFormat& format_of_json(const std::string& file, const CorpusFormat& plain) {
+  constexpr size_t kLookedAt = size_t{1} << 20;
+  const std::string begin = first_bytes_of(file, kLookedAt);
+  if (is_jsonl(begin)) return corpus_formats().front();
+  const size_t first = begin.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || (begin[first] != '{' && begin[first] != '[')) return plain;
+  throw base::DataError(
+      236, fmt::format("{} is a single JSON document, which is not read: write one object per line (jsonl)",
+                       file));
+}
+
 }  // namespace
 
 const std::vector<CorpusFormat>& corpus_formats() {
@@ -49,7 +61,10 @@ const std::vector<CorpusFormat>& corpus_formats() {
 std::unique_ptr<CorpusReader> open_corpus(const std::string& file, const CorpusOptions& options) {
   const bool packed = is_packed(file);
   const std::string begin = first_bytes_of(file, 16);
-  const CorpusFormat& format = format_of(in_small_letters(packed ? without_packing(file) : file), begin);
+  const std::string name = in_small_letters(packed ? without_packing(file) : file);
+  const CorpusFormat& by_name = format_of(name, begin);
+  const bool json = by_name.endings.empty() && name.ends_with(".json") && !options.json_is_text;
+  const CorpusFormat& format = json ? format_of_json(file, by_name) : by_name;
   if (packed && !format.packed) {
     throw base::DataError(
         236, fmt::format("{} is a compressed {} file, which is not read: unpack it", file, format.name));

@@ -22,6 +22,7 @@ namespace lockstep::data {
 struct CorpusOptions {
   std::string field = "text";     // of formats with fields
   bool may_cut = false;           // a document may be cut between words
+  bool json_is_text = false;      // data.kind = "text": a .json file's bytes
   bool by_lines = false;          // plain text: each line with its end is a document
   size_t part = size_t{1} << 20;  // bytes of a part, about
 };
@@ -68,7 +69,11 @@ struct CorpusFormat {
 };
 const std::vector<CorpusFormat>& corpus_formats();
 
-// By the file's first bytes and its ending. DataError 236: an archive, or another format that is not read.
+// One object a line: the first line is a whole object, and not the beginning of a document over many lines.
+bool is_jsonl(std::string_view first_bytes);
+
+// By the file's first bytes and its ending. DataError 236: an archive, a single JSON document, or another
+// format that is not read.
 std::unique_ptr<CorpusReader> open_corpus(const std::string& file, const CorpusOptions& options);
 // Bytes that will be read for it, all of its files together.
 int64_t corpus_bytes(const std::string& file);

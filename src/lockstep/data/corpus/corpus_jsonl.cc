@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "lockstep/base/text.h"
 #include "lockstep/data/corpus/corpus.h"
 #include "lockstep/data/formats/jsonl_field.h"
 #include "lockstep/data/formats/text_parts.h"
@@ -63,6 +64,12 @@ class JsonlCorpus final : public CorpusReader {
 };
 
 }  // namespace
+
+bool is_jsonl(std::string_view first_bytes) {
+  if (first_bytes.starts_with("\xef\xbb\xbf")) first_bytes.remove_prefix(3);
+  const std::string_view line = base::trimmed(first_bytes.substr(0, first_bytes.find('\n')));
+  return line.size() > 1 && line.front() == '{' && line.back() == '}';
+}
 
 CorpusFormat jsonl_corpus() {
   return {.name = "JSONL",

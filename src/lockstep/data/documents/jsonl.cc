@@ -2,7 +2,7 @@
 //
 // A line that is not an object with that field as a string stops the run before it starts, naming file,
 // line and byte offset, or is left out (data.on_error). Empty lines are skipped.
-#include "lockstep/base/text.h"
+#include "lockstep/data/corpus/corpus.h"
 #include "lockstep/data/documents/documents.h"
 #include "lockstep/data/formats/unpack.h"
 #include "lockstep/data/kind.h"
@@ -12,12 +12,6 @@ namespace lockstep::data {
 namespace {
 
 const std::vector<std::string> kEndings = {".jsonl", ".ndjson"};
-
-// One object a line: the first line is a whole object, and not the beginning of a document over many lines.
-bool is_jsonl(std::string_view bytes) {
-  const std::string_view line = base::trimmed(bytes.substr(0, bytes.find('\n')));
-  return line.size() > 1 && line.front() == '{' && line.back() == '}';
-}
 
 }  // namespace
 

@@ -48,7 +48,7 @@ Machine read_kernels(Row& row) {
   m.attention_fp32_backward = row.number_or("attention_fp32_backward", m.attention_fp32_forward, 0, 1);
   m.memory_reached = share("memory");
   m.ramp_seconds = row.number("ramp_us", 0, 1000) * kMicro;
-  m.spill = row.number("spill", 0, 1);
+  m.spill = row.number("spill", 0, 4);
   m.launch_seconds = row.number("launch_us", 0, 1000) * kMicro;
   const auto attention = [&](const std::string& pass) {
     return AttentionRate{.reached_64 = share(("attention_" + pass + "_64").c_str()),

@@ -217,7 +217,7 @@ void check_tied(const Opened& from, const model::HuggingFace& names) {
   if (!from.has(head) || !from.has(embedding) || from.same(head, embedding)) return;
   throw checkpoint::CheckpointError(
       311, fmt::format("{} contains an {} that differs from {}, but its config.json declares them tied "
-                       "(tie_word_embeddings, which defaults to true for gpt2); set it correctly",
+                       "(tie_word_embeddings; without it, the default of its model_type); set it correctly",
                        from.folder(), head, embedding));
 }
 

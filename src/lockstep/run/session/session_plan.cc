@@ -152,7 +152,9 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
     const recipe::Recipe::Tune& tune = resolved.recipe.tune;
     if (tune.adapter.empty() || !resolved.origin.at("tune.targets").starts_with(tune.adapter)) throw;
     throw checkpoint::CheckpointError(
-        343, fmt::format("{} is an adapter of another model: it is for {}, which this model has not",
+        343, fmt::format("{} does not fit this model: it is for {}, which is none of the linear maps of its "
+                         "layers; use the "
+                         "model that adapter_config.json names, or merge the adapter into it with PEFT",
                          tune.adapter, base::quoted(error.target())));
   }
   if (parts.fixes_products() && parts.fixes_sequences()) {
