@@ -13,13 +13,18 @@ constexpr int kMostRanks = 512;  // whose programs are compiled and walked in ab
 
 std::string write_receipt(const run::Plan& plan, const std::string& folder) {
   if (plan.own_model || plan.seat.world > kMostRanks) return "";
+  bool measured = false;
   try {
     const run::Here here = run::this_place(plan);
+    measured = here.measured;
     run::write_forecast(folder, run::forecast_here(plan, here),
-                        {here.machine.name, here.measured, known_price_here(plan.recipe(), plan.seat.nodes)});
-    return here.measured ? run::receipt_line(run::read_receipt(folder)) : "";
-  } catch (
-      const std::exception&) {  // a full disk, a catalogue that cannot be read, a run without a timed step
+                        {here.machine.name, measured, known_price_here(plan.recipe(), plan.seat.nodes)});
+  } catch (const std::exception& error) {  // a full disk, a catalogue or a profile that cannot be read
+    return std::string("no forecast was kept: ") + error.what();
+  }
+  try {
+    return measured ? run::receipt_line(run::read_receipt(folder)) : "";
+  } catch (const std::exception&) {  // without a timed step there is nothing to compare
     return "";
   }
 }
