@@ -89,7 +89,7 @@ PY
 refused_adapters() {
   quietly peer tokens tokens.bin 192 && quietly peer make base llama && quietly peer make other gpt2 &&
     quietly peer adapter other theirs c_attn && quietly peer adapter base dora q_proj use_dora=true || return 1
-  ends 3 "$program" eval base --adapter theirs "${ours[@]}" data.path="$PWD/tokens.bin" && says "another model" || return 1
+  ends 3 "$program" eval base --adapter theirs "${ours[@]}" data.path="$PWD/tokens.bin" && says "does not fit this model" || return 1
   ends 3 "$program" eval base --adapter dora "${ours[@]}" data.path="$PWD/tokens.bin" && says "use_dora"
 }
 

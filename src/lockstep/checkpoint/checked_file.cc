@@ -40,32 +40,33 @@ int open_file(const std::string& path) {
   throw base::IoError(810, fmt::format("{} cannot be opened: {}", path, std::strerror(errno)));
 }
 
-// Bytes of a wish that a chunk holds, from the chunk to where they go.
-void deliver(const Wish& wish, int64_t at, int64_t bytes, const std::byte* from) {
-  const int64_t skipped = at - wish.at;
-  if (!wish.widen) {
-    std::memcpy(wish.to + skipped, from, static_cast<size_t>(bytes));
+// Bytes of a request that a chunk holds, from the chunk to where they go.
+void deliver(const ReadRequest& request, int64_t at, int64_t bytes, const std::byte* from) {
+  const int64_t skipped = at - request.at;
+  if (!request.widen) {
+    std::memcpy(request.to + skipped, from, static_cast<size_t>(bytes));
     return;
   }
-  const int64_t size = device::size_of(*wish.widen);
-  widen(from, *wish.widen, bytes / size, reinterpret_cast<float*>(wish.to) + skipped / size);
+  const int64_t size = device::size_of(*request.widen);
+  widen(from, *request.widen, bytes / size, reinterpret_cast<float*>(request.to) + skipped / size);
 }
 
-// Those bytes of a wish, once they are where they belong: what was read last is still in the cache.
-void hash(const Wish& wish, int64_t at, int64_t bytes, HashSums& hashes) {
-  if (!wish.hashed_as) return;
-  const int64_t size = wish.widen ? device::size_of(*wish.widen) : int64_t{sizeof(float)};
-  const int64_t skipped = (at - wish.at) / size;
-  const auto* values = reinterpret_cast<const float*>(wish.to) + skipped;
-  hashes.add(*wish.hashed_as, wish.first_element + skipped, {values, static_cast<size_t>(bytes / size)});
+// Those bytes of a request, once they are where they belong: what was read last is still in the cache.
+void hash(const ReadRequest& request, int64_t at, int64_t bytes, HashSums& hashes) {
+  if (!request.hashed_as) return;
+  const int64_t size = request.widen ? device::size_of(*request.widen) : int64_t{sizeof(float)};
+  const int64_t skipped = (at - request.at) / size;
+  const auto* values = reinterpret_cast<const float*>(request.to) + skipped;
+  hashes.add(*request.hashed_as, request.first_element + skipped,
+             {values, static_cast<size_t>(bytes / size)});
 }
 
 }  // namespace
 
-// Bytes that are read in one go, and the wishes that begin, lie or end in them.
+// Bytes that are read in one go, and the requests that begin, lie or end in them.
 struct CheckedFile::Task {
   int64_t at = 0, bytes = 0;
-  std::vector<Wish> wishes;
+  std::vector<ReadRequest> requests;
 };
 
 // One thread's. The kernel reads ahead for each open file, so every thread opens the file for itself: two in
@@ -113,16 +114,17 @@ void CheckedFile::load(int file, int64_t at, std::span<std::byte> to, const std:
 }
 
 // With sums, whole chunks: what is not checked is not handed out. Without, just the bytes.
-std::vector<CheckedFile::Task> CheckedFile::tasks_of(std::vector<Wish> wishes) const {
-  std::sort(wishes.begin(), wishes.end(), [](const Wish& a, const Wish& b) { return a.at < b.at; });
+std::vector<CheckedFile::Task> CheckedFile::tasks_of(std::vector<ReadRequest> requests) const {
+  std::sort(requests.begin(), requests.end(),
+            [](const ReadRequest& a, const ReadRequest& b) { return a.at < b.at; });
   std::vector<Task> tasks;
-  for (const Wish& wish : wishes) {
-    for (int64_t at = wish.at; at < wish.at + wish.bytes;) {
+  for (const ReadRequest& request : requests) {
+    for (int64_t at = request.at; at < request.at + request.bytes;) {
       const int64_t chunk = sums_ ? at / kChunkBytes * kChunkBytes : at;
       const int64_t end = sums_ ? chunk + chunk_size(chunk / kChunkBytes, size_)
-                                : std::min(at + kChunkBytes, wish.at + wish.bytes);
+                                : std::min(at + kChunkBytes, request.at + request.bytes);
       if (tasks.empty() || tasks.back().at != chunk || !sums_) tasks.push_back({chunk, end - chunk, {}});
-      tasks.back().wishes.push_back(wish);
+      tasks.back().requests.push_back(request);
       at = end;
     }
   }
@@ -130,8 +132,8 @@ std::vector<CheckedFile::Task> CheckedFile::tasks_of(std::vector<Wish> wishes) c
 }
 
 void CheckedFile::run(const Task& task, Worker& worker) const {
-  const Wish& first = task.wishes.front();
-  const bool in_place = task.wishes.size() == 1 && !first.widen && first.to != nullptr &&
+  const ReadRequest& first = task.requests.front();
+  const bool in_place = task.requests.size() == 1 && !first.widen && first.to != nullptr &&
                         first.at <= task.at && first.at + first.bytes >= task.at + task.bytes;
   if (!in_place) worker.scratch.resize(static_cast<size_t>(task.bytes));
   std::byte* const to = in_place ? first.to + (task.at - first.at) : worker.scratch.data();
@@ -140,11 +142,11 @@ void CheckedFile::run(const Task& task, Worker& worker) const {
   if (sums_ && crc32c(bytes) != (*sums_)[static_cast<size_t>(task.at / kChunkBytes)])
     refuse(fmt::format("the checksum of the MiB at byte {} does not match the manifest", task.at),
            first.tensor);
-  for (const Wish& wish : task.wishes) {
-    const int64_t begin = std::max(wish.at, task.at);
-    const int64_t end = std::min(wish.at + wish.bytes, task.at + task.bytes);
-    if (!in_place && wish.to != nullptr) deliver(wish, begin, end - begin, to + (begin - task.at));
-    hash(wish, begin, end - begin, worker.hashes);
+  for (const ReadRequest& request : task.requests) {
+    const int64_t begin = std::max(request.at, task.at);
+    const int64_t end = std::min(request.at + request.bytes, task.at + task.bytes);
+    if (!in_place && request.to != nullptr) deliver(request, begin, end - begin, to + (begin - task.at));
+    hash(request, begin, end - begin, worker.hashes);
   }
 }
 
@@ -177,12 +179,12 @@ void CheckedFile::run_all(const std::vector<Task>& tasks, HashSums* hashes) cons
   if (error) std::rethrow_exception(error);
 }
 
-void CheckedFile::read(std::vector<Wish> wishes, HashSums* hashes) const {
-  for (const Wish& wish : wishes) {
-    if (wish.at < 0 || wish.bytes < 0 || wish.at > size_ - wish.bytes)
-      refuse(fmt::format("it ends before byte {}", wish.at + wish.bytes), wish.tensor);
+void CheckedFile::read(std::vector<ReadRequest> requests, HashSums* hashes) const {
+  for (const ReadRequest& request : requests) {
+    if (request.at < 0 || request.bytes < 0 || request.at > size_ - request.bytes)
+      refuse(fmt::format("it ends before byte {}", request.at + request.bytes), request.tensor);
   }
-  run_all(tasks_of(std::move(wishes)), hashes);
+  run_all(tasks_of(std::move(requests)), hashes);
 }
 
 std::string CheckedFile::text(int64_t at, int64_t bytes) const {

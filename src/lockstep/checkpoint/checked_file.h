@@ -18,7 +18,7 @@
 namespace lockstep::checkpoint {
 
 // Bytes of the file, and where they go: as they are, or as fp32.
-struct Wish {
+struct ReadRequest {
   int64_t at = 0, bytes = 0;
   std::byte* to = nullptr;
   std::optional<device::DType> widen;   // the stored type; elements do not straddle
@@ -41,14 +41,14 @@ class CheckedFile {
   int64_t size() const { return size_; }
   bool checked() const { return sums_.has_value(); }
   std::string text(int64_t at, int64_t bytes) const;
-  // In any order; on several threads when there is much. `hashes`: of the wishes that are to be hashed.
-  void read(std::vector<Wish> wishes, HashSums* hashes = nullptr) const;
+  // In any order; on several threads when there is much. `hashes`: of the requests that are to be hashed.
+  void read(std::vector<ReadRequest> requests, HashSums* hashes = nullptr) const;
   void check_all() const;  // reads every byte
 
  private:
   struct Task;
   struct Worker;
-  std::vector<Task> tasks_of(std::vector<Wish> wishes) const;
+  std::vector<Task> tasks_of(std::vector<ReadRequest> requests) const;
   void run(const Task& task, Worker& worker) const;
   void run_all(const std::vector<Task>& tasks, HashSums* hashes) const;
   void load(int file, int64_t at, std::span<std::byte> to, const std::string* tensor) const;

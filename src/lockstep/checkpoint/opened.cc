@@ -277,7 +277,7 @@ void Opened::State::read(const std::vector<Wanted>& wanted, HashSums* hashes) co
     hashes->add(one.piece.tensor.order, run.at, {values, static_cast<size_t>(run.count)});
   };
   std::vector<std::pair<const Wanted*, Run>> later;  // whose elements lie across the ends of chunks
-  std::map<const TensorFile*, std::vector<Wish>> wishes;
+  std::map<const TensorFile*, std::vector<ReadRequest>> requests;
   for (const Wanted& one : wanted) {
     const auto& [file, entry] = find_as(one.piece.tensor);
     const int64_t stored = device::size_of(entry->dtype), size = device::size_of(one.piece.tensor.dtype);
@@ -293,23 +293,23 @@ void Opened::State::read(const std::vector<Wanted>& wanted, HashSums* hashes) co
         if (one.hashed && hashes != nullptr) later.emplace_back(&one, run);
         continue;
       }
-      Wish wish{.at = entry->begin + run.at * stored,
-                .bytes = run.count * stored,
-                .to = static_cast<std::byte*>(one.to) + run.from * size,
-                .widen = {},
-                .tensor = &one.piece.tensor.name};
-      if (entry->dtype != one.piece.tensor.dtype) wish.widen = entry->dtype;
+      ReadRequest request{.at = entry->begin + run.at * stored,
+                          .bytes = run.count * stored,
+                          .to = static_cast<std::byte*>(one.to) + run.from * size,
+                          .widen = {},
+                          .tensor = &one.piece.tensor.name};
+      if (entry->dtype != one.piece.tensor.dtype) request.widen = entry->dtype;
       if (one.hashed && hashes != nullptr) {
         if (entry->begin % stored == 0) {
-          wish.hashed_as = one.piece.tensor.order, wish.first_element = run.at;
+          request.hashed_as = one.piece.tensor.order, request.first_element = run.at;
         } else {
           later.emplace_back(&one, run);
         }
       }
-      wishes[file].push_back(wish);
+      requests[file].push_back(request);
     }
   }
-  for (auto& [file, list] : wishes) file->file().read(std::move(list), hashes);
+  for (auto& [file, list] : requests) file->file().read(std::move(list), hashes);
   for (const auto& [one, run] : later) hash(*one, run);
 }
 

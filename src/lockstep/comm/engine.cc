@@ -62,27 +62,27 @@ void register_engine(Engine engine) {
   registry().add(std::move(engine));
 }
 
-bool would_share_memory(const std::string& wish) {
-  const Engine* engine = find_engine(wish);
+bool would_share_memory(const std::string& name) {
+  const Engine* engine = find_engine(name);
   // What the host exchanges beside GPUs is carried by whatever fits.
   if (engine == nullptr || !engine->carries_memory_of(device::Kind::cpu))
     engine = automatic_for(device::Kind::cpu).front();
   return engine->shares_memory;
 }
 
-std::string resolve_engine(const std::string& wish, const GroupOptions& options, Store& store,
+std::string resolve_engine(const std::string& name, const GroupOptions& options, Store& store,
                            std::string* why) {
   if (why != nullptr) why->clear();
   const device::Kind kind = kind_of(options);
-  if (wish != "auto") {
-    const Engine& engine = named(wish);
+  if (name != "auto") {
+    const Engine& engine = named(name);
     if (!engine.carries_memory_of(kind)) {
-      throw ConfigError(522, fmt::format("engine {} does not support {} memory; use {}", wish,
+      throw ConfigError(522, fmt::format("engine {} does not support {} memory; use {}", name,
                                          kind == device::Kind::cuda ? "CUDA" : "CPU", instead(kind)));
     }
     const std::string reason = why_not(engine, options, store);
-    if (reason.empty()) return wish;
-    throw ConfigError(522, fmt::format("engine {} cannot be used: {}; use {}", wish, reason, instead(kind)));
+    if (reason.empty()) return name;
+    throw ConfigError(522, fmt::format("engine {} cannot be used: {}; use {}", name, reason, instead(kind)));
   }
   std::string first;  // what the engine that is liked best said
   for (const Engine* engine : automatic_for(kind)) {

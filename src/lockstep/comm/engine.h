@@ -58,9 +58,9 @@ const std::vector<Engine>& engines();
 const Engine* find_engine(const std::string& name);  // null: "auto", or no engine
 // Before the first recipe is read (base/registry.h).
 void register_engine(Engine engine);
-// Whether ranks of one host that compute on the CPU would read each other's memory with this wish, as far as
-// one can say before they join.
-bool would_share_memory(const std::string& wish);
+// Whether ranks of one host that compute on the CPU would read each other's memory with this
+// engine (or "auto"), as far as one can say before they join.
+bool would_share_memory(const std::string& name);
 
 // "auto": the first automatic engine for these ranks' memory that can serve: nccl for CUDA, shm when every
 // rank is on one host and can map the others' memory, else gloo. Collective: every member calls it with the
@@ -68,10 +68,10 @@ bool would_share_memory(const std::string& wish);
 std::unique_ptr<Group> make_group(const std::string& engine, GroupOptions options, Store& store,
                                   SharedArena* arena);
 
-// The engine that this wish means for these ranks; agreed through the store. ConfigError 522: an engine that
-// does not fit. `why`, if given, says what kept the ranks from the engine that "auto" would rather have
-// taken; empty when nothing did.
-std::string resolve_engine(const std::string& wish, const GroupOptions& options, Store& store,
+// The engine that this name, or "auto", means for these ranks; agreed through the store. ConfigError 522: an
+// engine that does not fit. `why`, if given, says what kept the ranks from the engine that "auto" would
+// rather have taken; empty when nothing did.
+std::string resolve_engine(const std::string& name, const GroupOptions& options, Store& store,
                            std::string* why = nullptr);
 
 // A group of one: every operation is a copy or nothing. `device` copies; null is the CPU.

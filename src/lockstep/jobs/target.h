@@ -46,14 +46,14 @@ struct Status {
 };
 
 // Log output: bytes from `from` on of one node's file, or whatever the client streams.
-struct LogsWish {
+struct LogsOptions {
   int64_t node = 0;
   int64_t from = 0;  // bytes
   bool follow = false;
 };
 struct Logs {
   Command command;
-  bool by_offset = false;  // the command prints the bytes behind LogsWish::from and ends
+  bool by_offset = false;  // the command prints the bytes behind LogsOptions::from and ends
 };
 
 // One question of `lockstep targets check`: a command that succeeds and prints something where all is well.
@@ -81,7 +81,7 @@ struct Target {
   int64_t disk_gib = 0;  // of a machine for which no size is given; 0: the place does not say
   Plan (*plan)(const Job& job);
   Status (*status)(const Submitted& job, Client& client);
-  Logs (*logs)(const Submitted& job, const LogsWish& wish);
+  Logs (*logs)(const Submitted& job, const LogsOptions& options);
   // Why it is where it is: sentences, the place's own words quoted, with a remedy.
   std::vector<std::string> (*why)(const Submitted& job, const Status& status, Client& client);
   Command (*shell)(const Submitted& job, int64_t node);

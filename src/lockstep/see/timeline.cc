@@ -139,7 +139,7 @@ void put_in_order(Timeline& timeline) {
 }
 
 // Events of Chrome's trace format; lanes are the threads whose name begins with "lane ".
-void take_events(const json& events, const TimelineWish& wish, Timeline& timeline) {
+void take_events(const json& events, const TimelineOptions& options, Timeline& timeline) {
   std::map<std::pair<int, int>, std::string> names;
   std::set<int64_t> ranks, steps;
   for (const json& event : events) {
@@ -149,7 +149,7 @@ void take_events(const json& events, const TimelineWish& wish, Timeline& timelin
     if (event.contains("args") && event["args"].contains("step"))
       steps.insert(event["args"].value("step", 0));
   }
-  while (static_cast<int>(steps.size()) > wish.steps) steps.erase(steps.begin());
+  while (static_cast<int>(steps.size()) > options.steps) steps.erase(steps.begin());
   timeline.ranks = static_cast<int>(ranks.size());
   std::map<std::pair<int, std::string>, LaneTimes> lanes;
   for (const json& event : events) {
@@ -158,7 +158,7 @@ void take_events(const json& events, const TimelineWish& wish, Timeline& timelin
     const int64_t step = event["args"].value("step", int64_t{0});
     constexpr std::string_view kLane = "lane ";
     const std::string& name = names[{rank, event.value("tid", 0)}];
-    if (!steps.contains(step) || !name.starts_with(kLane) || rank >= wish.most_ranks) continue;
+    if (!steps.contains(step) || !name.starts_with(kLane) || rank >= options.most_ranks) continue;
     LaneTimes& lane = lanes[{rank, name}];
     lane.rank = rank, lane.name = name.substr(kLane.size());
     lane.spans.push_back({.name = event.value("name", ""),
@@ -173,11 +173,11 @@ std::string profile_path(const std::string& folder) { return folder + "/trace/pr
 
 }  // namespace
 
-Timeline timeline_of_rings(const std::string& folder, const TimelineWish& wish) {
+Timeline timeline_of_rings(const std::string& folder, const TimelineOptions& options) {
   Timeline timeline;
-  const std::vector<RankMarks> ranks = read_marks(folder, wish.most_ranks);
+  const std::vector<RankMarks> ranks = read_marks(folder, options.most_ranks);
   timeline.ranks = static_cast<int>(ranks_with_marks(folder).size());
-  const std::set<int64_t> steps = chosen_steps(ranks, wish.steps);
+  const std::set<int64_t> steps = chosen_steps(ranks, options.steps);
   for (const RankMarks& rank : ranks) add_rank(rank, steps, timeline);
   if (timeline.lanes.empty())
     timeline.problem = "no rank of this run has left marks on this host: it has not started here";
@@ -190,14 +190,14 @@ bool has_profile(const std::string& folder) {
   return std::filesystem::exists(profile_path(folder), error);
 }
 
-Timeline timeline_of_profile(const std::string& folder, const TimelineWish& wish) {
+Timeline timeline_of_profile(const std::string& folder, const TimelineOptions& options) {
   constexpr int64_t kMost = 128 << 20;
   Timeline timeline;
   const base::ReadResult file = base::try_read_file(profile_path(folder), kMost);
   timeline.problem = file.problem.empty() ? "" : "trace/profile.json: " + file.problem;
   const json all = json::parse(file.text, nullptr, false);
   try {
-    if (timeline.problem.empty()) take_events(all.at("traceEvents"), wish, timeline);
+    if (timeline.problem.empty()) take_events(all.at("traceEvents"), options, timeline);
   } catch (const json::exception&) {
     timeline.lanes.clear();
   }

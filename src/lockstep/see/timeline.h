@@ -34,14 +34,14 @@ struct Timeline {
   std::string problem;  // why there is nothing to show
 };
 
-struct TimelineWish {
+struct TimelineOptions {
   int steps = 2;  // whole ones, the newest
   int most_ranks = 16;
 };
 
-Timeline timeline_of_rings(const std::string& folder, const TimelineWish& wish);
+Timeline timeline_of_rings(const std::string& folder, const TimelineOptions& options);
 // RUN/trace/profile.json, as `train --profile` and `profile` write it; its last steps.
-Timeline timeline_of_profile(const std::string& folder, const TimelineWish& wish);
+Timeline timeline_of_profile(const std::string& folder, const TimelineOptions& options);
 bool has_profile(const std::string& folder);
 
 }  // namespace lockstep::see

@@ -262,8 +262,8 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
     observer.note(fmt::format("run the same command again to resume from step {}", summary.steps));
   } else {
     observer.ended(result);
-    const std::string receipt = summary.finished ? write_receipt(session.plan, folder) : "";
-    if (!receipt.empty()) observer.note(receipt);
+    const std::string receipt = write_receipt(session.plan, folder);  // all is saved by now
+    if (summary.finished && !receipt.empty()) observer.note(receipt);
   }
   if (const std::string left = files.unwritten(); !left.empty())
     observer.warn(left + " could not be written: the disk stayed full until the end");

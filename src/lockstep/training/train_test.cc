@@ -93,6 +93,7 @@ TEST(LibraryTrain, AskedToStopItSavesAndGoesOnToTheSameBits) {
   EXPECT_FALSE(stopped.finished);
   EXPECT_EQ(stopped.steps, 2);
   EXPECT_EQ(watcher.events.back(), "preempted");
+  EXPECT_TRUE(std::filesystem::exists(stopped.folder + "/forecast.json"));  // for `lockstep receipt`
   const TrainResult done = train(tiny(), options);
   EXPECT_EQ(watcher.first_step, 2);
   EXPECT_EQ(watcher.notes, std::vector<std::string>{"resuming from step 2"});

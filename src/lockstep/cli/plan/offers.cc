@@ -42,12 +42,13 @@ constexpr int64_t kSlices = 2;  // of each strand, that are compiled
 
 class Shopper {
  public:
-  Shopper(const recipe::Resolved& resolved, const ShopWish& wish) : resolved_(resolved), wish_(wish) {}
+  Shopper(const recipe::Resolved& resolved, const ShopOptions& options)
+      : resolved_(resolved), options_(options) {}
 
   Offers run(const std::function<void(const std::string&)>& say) {
     for (const plan::MachineRow& row : plan::catalogue().machines) {
       const plan::DeviceRow* device = plan::catalogue().find_device(row.device);
-      if (!device->trains() || !has_word(row, wish_.only)) continue;
+      if (!device->trains() || !has_word(row, options_.only)) continue;
       look_at(row, say);
     }
     std::stable_sort(offers_.list.begin(), offers_.list.end(), [](const Offer& a, const Offer& b) {
@@ -61,7 +62,7 @@ class Shopper {
   void look_at(const plan::MachineRow& row, const std::function<void(const std::string&)>& say) {
     std::string why;
     double fastest = 0;
-    for (int machines = 1; machines <= wish_.most_machines; machines *= 2) {
+    for (int machines = 1; machines <= options_.most_machines; machines *= 2) {
       if (row.most > 0 && machines > row.most) break;
       plan::Place place;
       try {
@@ -143,7 +144,7 @@ class Shopper {
   }
 
   void add_offers(const plan::Place& place, const Taken& taken) {
-    for (const plan::Tariff tariff : wish_.tariffs) {
+    for (const plan::Tariff tariff : options_.tariffs) {
       const std::vector<Offer> all = in_regions(place, taken, tariff);
       // Of a machine's regions, the cheapest that will do; where none does, the cheapest says why.
       const auto better = [](const Offer& a, const Offer& b) {
@@ -157,7 +158,7 @@ class Shopper {
   std::vector<Offer> in_regions(const plan::Place& place, const Taken& taken, plan::Tariff tariff) const {
     std::vector<Offer> all;
     for (const plan::RegionPrice& price : place.row->prices) {
-      if (price.of(tariff) <= 0 || (!wish_.region.empty() && price.region != wish_.region)) continue;
+      if (price.of(tariff) <= 0 || (!options_.region.empty() && price.region != options_.region)) continue;
       Offer offer{.place = place, .tariff = tariff, .region = price.region, .layout = taken.layout};
       offer.step_seconds = taken.step_seconds, offer.error = taken.error;
       offer.measured = place.model.measured;
@@ -167,7 +168,7 @@ class Shopper {
         const plan::Spot spot = plan::expect_spot({.hours = taken.hours - taken.save_hours,
                                                    .save_hours = taken.save_hours,
                                                    .machines = place.nodes,
-                                                   .preemptions_per_day = wish_.preemptions_per_day,
+                                                   .preemptions_per_day = options_.preemptions_per_day,
                                                    .save_seconds = taken.save_seconds,
                                                    .usd_per_hour = offer.usd_per_hour});
         if (!spot.ends) continue;
@@ -181,22 +182,22 @@ class Shopper {
 
   void judge(Offer& offer) const {
     std::vector<std::string> against;
-    if (wish_.hours && offer.hours > *wish_.hours)
+    if (options_.hours && offer.hours > *options_.hours)
       against.push_back(
-          fmt::format("{} too late", base::human_duration((offer.hours - *wish_.hours) * 3600)));
-    if (wish_.usd && offer.usd > *wish_.usd)
-      against.push_back(fmt::format("{} too dear", base::dollars(offer.usd - *wish_.usd)));
-    if (wish_.quota) judge_quota(offer, against);
+          fmt::format("{} too late", base::human_duration((offer.hours - *options_.hours) * 3600)));
+    if (options_.usd && offer.usd > *options_.usd)
+      against.push_back(fmt::format("{} too dear", base::dollars(offer.usd - *options_.usd)));
+    if (options_.quota) judge_quota(offer, against);
     offer.against = base::join(against, ", ");
   }
 
   void judge_quota(Offer& offer, std::vector<std::string>& against) const {
     const std::vector<plan::QuotaVerdict> found =
-        plan::verdicts(*wish_.quota, {.row = offer.place.row,
-                                      .machines = offer.place.nodes,
-                                      .tariff = offer.tariff,
-                                      .region = offer.region,
-                                      .purpose = fmt::format("for {:.0f} hours", offer.hours)});
+        plan::verdicts(*options_.quota, {.row = offer.place.row,
+                                         .machines = offer.place.nodes,
+                                         .tariff = offer.tariff,
+                                         .region = offer.region,
+                                         .purpose = fmt::format("for {:.0f} hours", offer.hours)});
     if (found.empty()) {
       against.push_back("no quota known");
       return;
@@ -209,7 +210,7 @@ class Shopper {
   }
 
   const recipe::Resolved& resolved_;
-  const ShopWish& wish_;
+  const ShopOptions& options_;
   std::map<std::string, Taken> known_;
   run::Known compiled_, compiled_fewer_;
   Offers offers_;
@@ -217,9 +218,9 @@ class Shopper {
 
 }  // namespace
 
-Offers find_offers(const recipe::Resolved& resolved, const ShopWish& wish,
+Offers find_offers(const recipe::Resolved& resolved, const ShopOptions& options,
                    const std::function<void(const std::string&)>& say) {
-  return Shopper(resolved, wish).run(say);
+  return Shopper(resolved, options).run(say);
 }
 
 }  // namespace lockstep::cli

@@ -13,7 +13,7 @@
 
 namespace lockstep::cli {
 
-struct ShopWish {
+struct ShopOptions {
   std::optional<double> hours, usd;  // at most
   std::vector<plan::Tariff> tariffs = {plan::Tariff::on_demand, plan::Tariff::spot};
   double preemptions_per_day = 1;  // of one spot machine
@@ -43,7 +43,7 @@ struct Offers {
 };
 
 // `say` is told what is being looked at.
-Offers find_offers(const recipe::Resolved& resolved, const ShopWish& wish,
+Offers find_offers(const recipe::Resolved& resolved, const ShopOptions& options,
                    const std::function<void(const std::string&)>& say);
 
 }  // namespace lockstep::cli

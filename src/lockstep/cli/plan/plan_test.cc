@@ -306,7 +306,7 @@ TEST(Receipt, OfARunThatWasForecast) {
                               {"$L receipt runs/first", 0, "first"},
                               {"$L receipt runs/unmeasured", 0, "unmeasured"},
                               {"$L receipt", 2, "receipt needs a run folder"},
-                              {"$L receipt nowhere", 2, "which a run writes with its last step"}});
+                              {"$L receipt nowhere", 2, "which a run writes when it ends or is stopped"}});
   const Outcome outcome = run_shell(folder.path(), "$L receipt runs/first --json");
   const nlohmann::json json = nlohmann::json::parse(outcome.output, nullptr, false);
   ASSERT_TRUE(json.is_object()) << outcome.output;

@@ -73,27 +73,27 @@ void take_tokens(recipe::Resolved& resolved, const std::string& words) {
 }
 
 // Before a long search for what no machine has a price of.
-void check_region(const ShopWish& wish) {
-  if (wish.region.empty()) return;
+void check_region(const ShopOptions& options) {
+  if (options.region.empty()) return;
   std::vector<std::string> regions;
   for (const plan::MachineRow& row : plan::catalogue().machines) {
-    if (row.price_in(wish.region) != nullptr) return;
+    if (row.price_in(options.region) != nullptr) return;
     for (const plan::RegionPrice& price : row.prices) regions.push_back(price.region);
   }
-  const std::string near = base::nearest_word(wish.region, regions);
+  const std::string near = base::nearest_word(options.region, regions);
   throw ConfigError(
-      572,
-      fmt::format("--region {}: the catalogue has no price there{}; `lockstep prices --json` has "
-                  "every region",
-                  base::quoted(wish.region), near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
+      572, fmt::format("--region {}: the catalogue has no price there{}; `lockstep prices --json` has "
+                       "every region",
+                       base::quoted(options.region),
+                       near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
 }
 
-ShopWish wish_of(const ShopWords& words) {
-  ShopWish wish{.preemptions_per_day = words.preemptions, .only = words.only, .region = words.region};
-  if (!words.by.empty()) wish.hours = plan::hours_until(words.by, std::time(nullptr));
+ShopOptions options_of(const ShopWords& words) {
+  ShopOptions options{.preemptions_per_day = words.preemptions, .only = words.only, .region = words.region};
+  if (!words.by.empty()) options.hours = plan::hours_until(words.by, std::time(nullptr));
   if (!words.most_usd.empty()) {
-    wish.usd = base::parse_dollars(words.most_usd);
-    if (!wish.usd || *wish.usd <= 0)
+    options.usd = base::parse_dollars(words.most_usd);
+    if (!options.usd || *options.usd <= 0)
       throw ConfigError(
           109, fmt::format("--max {}: expected dollars, such as '$2000'", base::quoted(words.most_usd)));
   }
@@ -102,16 +102,16 @@ ShopWish wish_of(const ShopWords& words) {
     if (!tariff)
       throw ConfigError(109, fmt::format("--tariff {}: expected on_demand, spot, one_year or three_years",
                                          base::quoted(words.tariff)));
-    wish.tariffs = {*tariff};
+    options.tariffs = {*tariff};
   }
   if (!(words.preemptions >= 0 && words.preemptions <= 1000))
     throw ConfigError(109, "--preemptions must be 0 to 1000 per machine and day");
   if (words.machines < 1 || words.machines > 4096) throw ConfigError(109, "--machines must be 1 to 4096");
-  wish.most_machines = static_cast<int>(words.machines);
-  wish.quota = read_quotas(words.quota);
-  if (words.choose && wish.only.empty()) wish.only = "gcp";
-  check_region(wish);
-  return wish;
+  options.most_machines = static_cast<int>(words.machines);
+  options.quota = read_quotas(words.quota);
+  if (words.choose && options.only.empty()) options.only = "gcp";
+  check_region(options);
+  return options;
 }
 
 const Offer* cheapest(const Offers& offers) {
@@ -193,14 +193,14 @@ void add_workstation(plan::RunShape& shape, const recipe::Resolved& resolved) {
 }
 
 std::vector<plan::Home> homes_for(const Offer& offer, const recipe::Resolved& resolved,
-                                  const ShopWish& wish) {
+                                  const ShopOptions& options) {
   plan::RunShape shape{.machines = offer.place.nodes,
                        .devices = offer.place.ranks,
                        .hours = offer.hours,
                        .usd = offer.usd,
                        .spot = offer.tariff == plan::Tariff::spot,
                        .machine = offer.place.row->name,
-                       .wanted_hours = wish.hours};
+                       .wanted_hours = options.hours};
   add_workstation(shape, resolved);
   return plan::rank_homes(shape);
 }
@@ -263,7 +263,7 @@ void print_offers(const Offers& offers, const ShopWords& words, const std::vecto
   };
   if (cheap != nullptr) line("cheapest:", *cheap);
   if (fast != nullptr && fast != cheap) line("fastest:", *fast);
-  if (cheap == nullptr) print("nothing meets every wish; nearest first:\n");
+  if (cheap == nullptr) print("nothing meets every requirement; nearest first:\n");
   print("\n");
   print_table(offers, static_cast<size_t>(std::max<int64_t>(1, words.shown)), terminal);
   print_refused(offers, terminal);
@@ -310,11 +310,11 @@ int shop_command(Arguments& arguments) {
                     "with what this project may rent");
   arguments.example("lockstep shop recipes/gpt2-124m.toml --choose", "which of Google's services to use");
   if (!arguments.parse()) return 0;
-  const ShopWish wish = wish_of(words);
+  const ShopOptions options = options_of(words);
   recipe::Resolved resolved = recipe::read_recipe(words.source);
   take_tokens(resolved, words.tokens);
   terminal::LiveLine line(stderr, terminal::terminal_of(STDERR_FILENO));
-  const Offers offers = find_offers(resolved, wish, [&](const std::string& what) { line.update(what); });
+  const Offers offers = find_offers(resolved, options, [&](const std::string& what) { line.update(what); });
   line.finish();
   if (offers.list.empty()) {
     throw ConfigError(572, offers.refused.empty()
@@ -324,7 +324,7 @@ int shop_command(Arguments& arguments) {
   }
   std::vector<plan::Home> homes;
   const Offer* cheap = cheapest(offers);
-  if (words.choose) homes = homes_for(cheap != nullptr ? *cheap : offers.list[0], resolved, wish);
+  if (words.choose) homes = homes_for(cheap != nullptr ? *cheap : offers.list[0], resolved, options);
   words.json ? print_json(offers, homes) : print_offers(offers, words, homes);
   return cheap != nullptr ? 0 : 1;
 }

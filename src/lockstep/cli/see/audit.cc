@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Wish {
+struct Options {
   std::string run, key, make_key;
   std::vector<std::string> words;
   int64_t steps = 5, seed = -1;
@@ -60,41 +60,41 @@ int make_key(const std::string& path) {
   return 0;
 }
 
-std::vector<replay::ReplayedStep> replay_some(const Wish& wish, const std::string& folder, int64_t seed,
+std::vector<replay::ReplayedStep> replay_some(const Options& options, const std::string& folder, int64_t seed,
                                               json& remarks, std::string& inexact) {
   const auto logged = replay::logged_steps(folder);
   std::vector<int64_t> steps;
   for (const auto& [step, line] : logged) steps.push_back(step);
   std::vector<replay::ReplayedStep> done;
-  replay::Replayer replayer(folder, wish.words, [](const std::string& line) { remark("{}\n", line); });
+  replay::Replayer replayer(folder, options.words, [](const std::string& line) { remark("{}\n", line); });
   inexact = replayer.inexact();
   if (!inexact.empty()) remarks.push_back(inexact);
-  for (const int64_t step : replay::picked_steps(steps, wish.steps, static_cast<uint64_t>(seed))) {
+  for (const int64_t step : replay::picked_steps(steps, options.steps, static_cast<uint64_t>(seed))) {
     if (done.empty()) {
       for (const std::string& change : replayer.changes()) remarks.push_back("bits may differ: " + change);
     }
     done.push_back(replay::replay_and_compare(replayer, step, logged.at(step)));
-    if (!wish.json)
+    if (!options.json)
       print("step {}: replayed from step {}, {}\n", step, done.back().from,
             done.back().same() ? "the same bits" : "OTHER BITS than logged");
   }
   return done;
 }
 
-int audit(const Wish& wish) {
-  const std::string folder = wanted_run(wish.run, "audit");
+int audit(const Options& options) {
+  const std::string folder = wanted_run(options.run, "audit");
   std::optional<run::SigningKey> key;
-  if (!wish.key.empty()) key.emplace(wish.key);
+  if (!options.key.empty()) key.emplace(options.key);
   const replay::ChainCheck check = replay::check_chain(folder, key);
   const terminal::Terminal screen = terminal::terminal_of(STDOUT_FILENO);
-  if (!wish.json) print_chain(check, screen.is_tty ? screen.width - 1 : 100);
-  const int64_t seed = wish.seed >= 0 ? wish.seed : random_seed();
+  if (!options.json) print_chain(check, screen.is_tty ? screen.width - 1 : 100);
+  const int64_t seed = options.seed >= 0 ? options.seed : random_seed();
   json out{{"run", folder}, {"chain", to_json(check)}, {"seed", seed}, {"steps", json::array()}},
       remarks = json::array();
   std::string problem = check.problem, inexact;
-  if (problem.empty() && wish.steps > 0) {
-    if (!wish.json) print("steps picked with --seed {}\n", seed);
-    for (const replay::ReplayedStep& one : replay_some(wish, folder, seed, remarks, inexact)) {
+  if (problem.empty() && options.steps > 0) {
+    if (!options.json) print("steps picked with --seed {}\n", seed);
+    for (const replay::ReplayedStep& one : replay_some(options, folder, seed, remarks, inexact)) {
       out["steps"].push_back({{"step", one.step},
                               {"from", one.from},
                               {"same", one.same()},
@@ -106,11 +106,11 @@ int audit(const Wish& wish) {
     }
   }
   out["remarks"] = remarks, out["passed"] = problem.empty();
-  if (wish.json) report_json(out);
-  if (!wish.json)
+  if (options.json) report_json(out);
+  if (!options.json)
     for (const json& one : remarks) print("{}\n", one.get<std::string>());
   if (problem.empty()) {
-    if (!wish.json) print("passed\n");
+    if (!options.json) print("passed\n");
     return 0;
   }
   const bool chain = !check.problem.empty();
@@ -120,25 +120,26 @@ int audit(const Wish& wish) {
 }  // namespace
 
 int audit_command(Arguments& arguments) {
-  Wish wish;
-  arguments.positional("RUN", wish.run,
+  Options options;
+  arguments.positional("RUN", options.run,
                        "a run folder, or the name of a run in runs/, trained with log.chain=true");
-  arguments.rest("KEY=VALUE", wish.words, "keys that change no bit, such as run.device=cpu");
-  arguments.option("--steps", wish.steps,
+  arguments.rest("KEY=VALUE", options.words, "keys that change no bit, such as run.device=cpu");
+  arguments.option("--steps", options.steps,
                    "how many steps to replay, picked at random; 0: only check the chain");
-  arguments.option("--seed", wish.seed, "picks the same steps again");
-  arguments.option("--key", wish.key, "the public key, or the secret, that links must be signed with");
-  arguments.option("--make-key", wish.make_key, "only make a key pair: FILE signs, FILE.pub is for auditors");
-  arguments.flag("--json", wish.json, "print JSON");
+  arguments.option("--seed", options.seed, "picks the same steps again");
+  arguments.option("--key", options.key, "the public key, or the secret, that links must be signed with");
+  arguments.option("--make-key", options.make_key,
+                   "only make a key pair: FILE signs, FILE.pub is for auditors");
+  arguments.flag("--json", options.json, "print JSON");
   arguments.example("lockstep audit --make-key run-key.pem",
                     "once; then LOCKSTEP_CHAIN_KEY=run-key.pem lockstep train ... log.chain=true");
   arguments.example("lockstep audit runs/first --steps 5 --key run-key.pem.pub", "as a third party does");
   if (!arguments.parse()) return 0;
-  if (!wish.make_key.empty()) return make_key(wish.make_key);
-  if (wish.run.empty())
+  if (!options.make_key.empty()) return make_key(options.make_key);
+  if (options.run.empty())
     throw base::ConfigError(109, "audit needs a run: lockstep audit runs/first --steps 5");
-  if (wish.steps < 0) throw base::ConfigError(109, "--steps: expected 0 or more");
-  return audit(wish);
+  if (options.steps < 0) throw base::ConfigError(109, "--steps: expected 0 or more");
+  return audit(options);
 }
 
 }  // namespace lockstep::cli

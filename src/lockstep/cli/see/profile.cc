@@ -52,8 +52,8 @@ see::RunEvent ask(const std::string& folder, int64_t steps, double patience) {
                          "from its first step on with `lockstep train ... --profile 10:12`",
                          folder));
   const size_t before = profile_events(folder).size();
-  const std::string wish = folder + "/trace/wanted.json";
-  base::write_file_durable(wish, json{{"steps", steps}}.dump() + "\n");
+  const std::string wanted = folder + "/trace/wanted.json";
+  base::write_file_durable(wanted, json{{"steps", steps}}.dump() + "\n");
   const auto began = std::chrono::steady_clock::now();
   while (true) {
     const std::vector<see::RunEvent> events = profile_events(folder);
@@ -62,7 +62,7 @@ see::RunEvent ask(const std::string& folder, int64_t steps, double patience) {
     if (waited > patience || !trains(ranks)) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
-  ::unlink(wish.c_str());
+  ::unlink(wanted.c_str());
   throw base::ConfigError(
       765, fmt::format("{} has not answered within {}: it ended, or its steps are longer; wait "
                        "longer with --timeout",

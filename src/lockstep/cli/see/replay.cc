@@ -26,7 +26,7 @@ using replay::Numbers;
 using replay::Replayer;
 using replay::SeenStep;
 
-struct Wish {
+struct Options {
   std::string run, against;
   std::vector<std::string> words;
   int64_t step = 0;
@@ -39,14 +39,14 @@ struct Other {
   std::string run;
   int64_t step = 0;
 };
-Other other_of(const Wish& wish, const std::string& folder) {
-  if (const auto step = base::parse_number(wish.against)) return {folder, *step};
-  const size_t colon = wish.against.rfind(':');
+Other other_of(const Options& options, const std::string& folder) {
+  if (const auto step = base::parse_number(options.against)) return {folder, *step};
+  const size_t colon = options.against.rfind(':');
   if (colon != std::string::npos) {
-    if (const auto step = base::parse_number(wish.against.substr(colon + 1)))
-      return {wanted_run(wish.against.substr(0, colon), "replay"), *step};
+    if (const auto step = base::parse_number(options.against.substr(colon + 1)))
+      return {wanted_run(options.against.substr(0, colon), "replay"), *step};
   }
-  return {wanted_run(wish.against, "replay"), wish.step};
+  return {wanted_run(options.against, "replay"), options.step};
 }
 
 double usual_step_seconds(const std::string& folder) {
@@ -164,76 +164,77 @@ int compare_with_log(const replay::Logged& logged, const SeenStep& seen, json& o
   return loss && hash ? 0 : 1;
 }
 
-int replay_step(const Wish& wish, const std::string& folder) {
+int replay_step(const Options& options, const std::string& folder) {
   // Before anything is computed: it may be misspelled.
-  const Other other = wish.against.empty() ? Other{} : other_of(wish, folder);
-  Replayer replayer(folder, wish.words, [](const std::string& line) { remark("{}\n", line); });
-  const replay::Start start = replayer.nearest(wish.step);
+  const Other other = options.against.empty() ? Other{} : other_of(options, folder);
+  Replayer replayer(folder, options.words, [](const std::string& line) { remark("{}\n", line); });
+  const replay::Start start = replayer.nearest(options.step);
   json out{{"run", folder},
-           {"step", wish.step},
+           {"step", options.step},
            {"from", start.step},
-           {"steps_on_the_way", wish.step - 1 - start.step}};
-  const std::string words = start_words(start, wish.step, usual_step_seconds(folder));
-  if (wish.where) {
-    wish.json ? report_json(out) : print("{}\n", words);
+           {"steps_on_the_way", options.step - 1 - start.step}};
+  const std::string words = start_words(start, options.step, usual_step_seconds(folder));
+  if (options.where) {
+    options.json ? report_json(out) : print("{}\n", words);
     return 0;
   }
   remark("{}\n", words);
   const auto logged = replay::logged_steps(folder);
-  const auto line = logged.find(wish.step);
+  const auto line = logged.find(options.step);
   const replay::Logged said = line == logged.end() ? replay::Logged{} : line->second;
   const bool hunts =
       said.loss_hex.find("nan") != std::string::npos || said.loss_hex.find("inf") != std::string::npos;
-  const SeenStep seen = replayer.step(wish.step, wish.looks() || hunts ? Look::blocks : Look::result);
+  const SeenStep seen = replayer.step(options.step, options.looks() || hunts ? Look::blocks : Look::result);
   const json remarks = remarks_of(replayer);
   out["loss"] = number_json(seen.loss), out["loss_hex"] = fmt::format("{:a}", seen.loss);
   out["grad_norm"] = number_json(seen.grad_norm), out["params_hash"] = seen.params_hash;
   out["applied"] = seen.applied, out["remarks"] = remarks;
   const terminal::Terminal screen = terminal::terminal_of(STDOUT_FILENO);
-  if (!wish.json) {
+  if (!options.json) {
     print("step {}: loss {:.6f}, gradient norm {:.4g}, params_hash {}{}\n", seen.step, seen.loss,
           seen.grad_norm, seen.params_hash, seen.applied ? "" : ", update not applied");
     for (const json& one : remarks) print("{}\n", base::hanging(one.get<std::string>(), screen.width, 2));
   }
-  int code = compare_with_log(said, seen, out, wish.json);
-  if (wish.looks() || hunts) out["blocks"] = blocks_json(seen), out["nonfinite"] = nonfinite_json(seen);
-  if (!wish.json && wish.blocks) print_blocks(seen, screen);
-  if (!wish.json) print_nonfinite(seen);
-  if (!wish.against.empty()) {
-    Replayer second(other.run, wish.words, nullptr);
+  int code = compare_with_log(said, seen, out, options.json);
+  if (options.looks() || hunts) out["blocks"] = blocks_json(seen), out["nonfinite"] = nonfinite_json(seen);
+  if (!options.json && options.blocks) print_blocks(seen, screen);
+  if (!options.json) print_nonfinite(seen);
+  if (!options.against.empty()) {
+    Replayer second(other.run, options.words, nullptr);
     report_difference(other, replay::difference_of(seen, second.step(other.step, Look::blocks)), out,
-                      wish.json);
+                      options.json);
   }
-  if (wish.json) report_json(out);
+  if (options.json) report_json(out);
   if (code != 0)
     throw base::RunError(
         349, fmt::format("step {} of {} gave other bits than the run logged: loss {} instead of {}",
-                         wish.step, folder, fmt::format("{:a}", seen.loss), said.loss_hex));
+                         options.step, folder, fmt::format("{:a}", seen.loss), said.loss_hex));
   return code;
 }
 
 }  // namespace
 
 int replay_command(Arguments& arguments) {
-  Wish wish;
-  arguments.positional("RUN", wish.run, "a run folder, or the name of a run in runs/");
-  arguments.rest("KEY=VALUE", wish.words, "keys that change no bit, such as run.device=cpu or run.threads=4");
-  arguments.option("--step", wish.step, "the step, counted from 1");
-  arguments.flag("--blocks", wish.blocks,
+  Options options;
+  arguments.positional("RUN", options.run, "a run folder, or the name of a run in runs/");
+  arguments.rest("KEY=VALUE", options.words,
+                 "keys that change no bit, such as run.device=cpu or run.threads=4");
+  arguments.option("--step", options.step, "the step, counted from 1");
+  arguments.flag("--blocks", options.blocks,
                  "print what every block computed: outputs, gradients, weights, updates");
-  arguments.option("--against", wish.against,
+  arguments.option("--against", options.against,
                    "a step, a run, or RUN:STEP, computed too: says which block differs first");
-  arguments.flag("--where", wish.where, "only say how far away the nearest start is");
-  arguments.flag("--json", wish.json,
+  arguments.flag("--where", options.where, "only say how far away the nearest start is");
+  arguments.flag("--json", options.json,
                  "print JSON: loss_hex, params_hash, and every block's numbers if asked for");
   arguments.example("lockstep replay runs/first --step 57",
                     "from the nearest checkpoint, with the same bits");
   arguments.example("lockstep replay runs/first --step 57 --blocks", "where gradients are large");
   arguments.example("lockstep replay runs/first --step 57 --against runs/second", "what differs first");
   if (!arguments.parse()) return 0;
-  if (wish.run.empty() || wish.step == 0)
+  if (options.run.empty() || options.step == 0)
     throw base::ConfigError(109, "replay needs a run and a step: lockstep replay runs/first --step 57");
-  return replay_step(wish, wanted_run(wish.run, "replay"));
+  return replay_step(options, wanted_run(options.run, "replay"));
 }
 
 }  // namespace lockstep::cli

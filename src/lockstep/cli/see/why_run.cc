@@ -56,14 +56,14 @@ std::string newest_logs(const std::string& folder) {
 
 // Marks of the last steps; where ranks of this host have left none, the profile, which has those of all.
 see::Timeline newest_timeline(const std::string& folder) {
-  constexpr see::TimelineWish kWish{.steps = 8};
-  see::Timeline rings = see::timeline_of_rings(folder, kWish);
+  constexpr see::TimelineOptions kOptions{.steps = 8};
+  see::Timeline rings = see::timeline_of_rings(folder, kOptions);
   std::error_code error;
   const auto profiled = fs::last_write_time(folder + "/trace/profile.json", error);
   constexpr auto kRecent = std::chrono::minutes(10);
   const bool fresh = !error && fs::file_time_type::clock::now() - profiled < kRecent;
   const bool use = see::has_profile(folder) && (rings.lanes.empty() || fresh);
-  return use ? see::timeline_of_profile(folder, kWish) : rings;
+  return use ? see::timeline_of_profile(folder, kOptions) : rings;
 }
 
 Why look_at(const std::string& folder, bool replay) {
@@ -178,9 +178,9 @@ json to_json(const Why& why) {
 
 }  // namespace
 
-int why_run(const std::string& folder, const WhyWish& wish) {
-  const Why why = look_at(folder, wish.replay);
-  if (wish.json) {
+int why_run(const std::string& folder, const WhyOptions& options) {
+  const Why why = look_at(folder, options.replay);
+  if (options.json) {
     report_json(to_json(why), 2);
     return 0;
   }

@@ -5,10 +5,10 @@
 
 namespace lockstep::cli {
 
-struct WhyWish {
+struct WhyOptions {
   bool json = false;
   bool replay = false;  // a step whose loss went wrong is computed again, to see which blocks changed most
 };
-int why_run(const std::string& folder, const WhyWish& wish);
+int why_run(const std::string& folder, const WhyOptions& options);
 
 }  // namespace lockstep::cli

@@ -102,7 +102,7 @@ Status status(const Submitted& job, Client& client) {
   return {State::queued, "", state};
 }
 
-Logs logs(const Submitted& job, const LogsWish&) {
+Logs logs(const Submitted& job, const LogsOptions&) {
   return {.command = {az(job.place, {"stream", "--name", job.id})}};
 }
 

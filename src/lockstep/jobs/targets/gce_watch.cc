@@ -67,11 +67,11 @@ Status gce_status(const Submitted& job, Client& client) {
   return {State::failed, "", "exit code " + code};
 }
 
-Logs gce_logs(const Submitted& job, const LogsWish& wish) {
+Logs gce_logs(const Submitted& job, const LogsOptions& options) {
   return {
       .command = {with_zone(job.place, {"compute", "instances",
-                                        wish.follow ? "tail-serial-port-output" : "get-serial-port-output",
-                                        instance_name(job.id, wish.node)})}};
+                                        options.follow ? "tail-serial-port-output" : "get-serial-port-output",
+                                        instance_name(job.id, options.node)})}};
 }
 
 std::vector<std::string> gce_why(const Submitted& job, const Status& status, Client& client) {

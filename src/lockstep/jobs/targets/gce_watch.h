@@ -6,7 +6,7 @@
 namespace lockstep::jobs {
 
 Status gce_status(const Submitted& job, Client& client);
-Logs gce_logs(const Submitted& job, const LogsWish& wish);
+Logs gce_logs(const Submitted& job, const LogsOptions& options);
 std::vector<std::string> gce_why(const Submitted& job, const Status& status, Client& client);
 Command gce_shell(const Submitted& job, int64_t node);
 std::vector<Check> gce_checks(const Place& place);

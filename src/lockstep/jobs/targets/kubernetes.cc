@@ -190,12 +190,12 @@ Status status(const Submitted& job, Client& client) {
                           : "its pods wait"};
 }
 
-Logs logs(const Submitted& job, const LogsWish& wish) {
+Logs logs(const Submitted& job, const LogsOptions& options) {
   std::vector<std::string> words = {"logs", fmt::format("--selector={}={}", form_of(job.place).pods, job.id),
                                     "--tail=-1", "--ignore-errors"};
   if (std::string_view(form_of(job.place).name) == "job")
-    words[1] += fmt::format(",batch.kubernetes.io/job-completion-index={}", wish.node);
-  if (wish.follow) words.push_back("--follow");
+    words[1] += fmt::format(",batch.kubernetes.io/job-completion-index={}", options.node);
+  if (options.follow) words.push_back("--follow");
   return {.command = {kubectl(job.place, words)}};
 }
 

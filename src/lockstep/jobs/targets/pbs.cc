@@ -136,8 +136,8 @@ Status status(const Submitted& job, Client& client) {
           answers ? "PBS no longer knows it; its log may say more" : answer.complaint(command)};
 }
 
-Logs logs(const Submitted& job, const LogsWish& wish) {
-  return {.command = {{"tail", "-c", fmt::format("+{}", wish.from + 1), job.state_folder + "/log"}},
+Logs logs(const Submitted& job, const LogsOptions& options) {
+  return {.command = {{"tail", "-c", fmt::format("+{}", options.from + 1), job.state_folder + "/log"}},
           .by_offset = true};
 }
 

@@ -84,9 +84,9 @@ Status status(const Submitted& job, Client& client) {
   return {State::unknown, "", base::quoted(said, 200)};
 }
 
-Logs logs(const Submitted& job, const LogsWish& wish) {
+Logs logs(const Submitted& job, const LogsOptions& options) {
   std::vector<std::string> words = ray(job.place, {"logs", job.id});
-  if (wish.follow) words.push_back("--follow");
+  if (options.follow) words.push_back("--follow");
   return {.command = {words}};
 }
 

@@ -154,17 +154,17 @@ Status status(const Submitted& job, Client& client) {
   return {State::queued, "", phase.empty() ? state : phase};
 }
 
-Logs logs(const Submitted& job, const LogsWish& wish) {
+Logs logs(const Submitted& job, const LogsOptions& options) {
   std::vector<std::string> words = {"logs",
                                     "tail",
                                     "/aws/sagemaker/TrainingJobs",
                                     "--log-stream-name-prefix",
-                                    fmt::format("{}/algo-{}", job.id, wish.node + 1),
+                                    fmt::format("{}/algo-{}", job.id, options.node + 1),
                                     "--since",
                                     "7d",
                                     "--format",
                                     "short"};
-  if (wish.follow) words.push_back("--follow");
+  if (options.follow) words.push_back("--follow");
   return {.command = {aws(job.place, words)}};
 }
 

@@ -332,12 +332,12 @@ Status status(const Submitted& job, Client& client) {
   return status;
 }
 
-Logs logs(const Submitted& job, const LogsWish& wish) {
+Logs logs(const Submitted& job, const LogsOptions& options) {
   std::error_code error;
   const std::string one = job.state_folder + "/log",
-                    of_array = fmt::format("{}/log-{}", job.state_folder, wish.node);
+                    of_array = fmt::format("{}/log-{}", job.state_folder, options.node);
   const std::string file = std::filesystem::exists(of_array, error) ? of_array : one;
-  return {.command = {{"tail", "-c", fmt::format("+{}", wish.from + 1), file}}, .by_offset = true};
+  return {.command = {{"tail", "-c", fmt::format("+{}", options.from + 1), file}}, .by_offset = true};
 }
 
 std::vector<std::string> why(const Submitted& job, const Status& status, Client& client) {

@@ -254,13 +254,14 @@ Status status(const Submitted& job, Client& client) {
   return status;
 }
 
-Logs logs(const Submitted& job, const LogsWish& wish) {
-  if (wish.node < 0 || static_cast<size_t>(wish.node) >= job.place.hosts.size())
+Logs logs(const Submitted& job, const LogsOptions& options) {
+  if (options.node < 0 || static_cast<size_t>(options.node) >= job.place.hosts.size())
     throw base::ConfigError(
-        722, fmt::format("{} has nodes 0 to {}, not {}", job.id, job.place.hosts.size() - 1, wish.node));
-  const Host host = parse_host(job.place.hosts[static_cast<size_t>(wish.node)]);
-  return {.command = on_host(job.place, host,
-                             fmt::format("tail -c +{} {}/log", wish.from + 1, folder_of(job.id, wish.node))),
+        722, fmt::format("{} has nodes 0 to {}, not {}", job.id, job.place.hosts.size() - 1, options.node));
+  const Host host = parse_host(job.place.hosts[static_cast<size_t>(options.node)]);
+  return {.command =
+              on_host(job.place, host,
+                      fmt::format("tail -c +{} {}/log", options.from + 1, folder_of(job.id, options.node))),
           .by_offset = true};
 }
 

@@ -131,10 +131,10 @@ Status status(const Submitted& job, Client& client) {
   return {State::failed, job.place.zone, "exit code " + ended};
 }
 
-Logs logs(const Submitted& job, const LogsWish& wish) {
+Logs logs(const Submitted& job, const LogsOptions& options) {
   return {.command =
-              on_worker(job, std::to_string(wish.node),
-                        fmt::format("sudo tail -n +1 {}/var/lib/lockstep/log", wish.follow ? "-f " : ""))};
+              on_worker(job, std::to_string(options.node),
+                        fmt::format("sudo tail -n +1 {}/var/lib/lockstep/log", options.follow ? "-f " : ""))};
 }
 
 std::vector<std::string> why(const Submitted&, const Status& status, Client&) {

@@ -128,7 +128,7 @@ Status status(const Submitted& job, Client& client) {
   return {State::queued, "", state};
 }
 
-Logs logs(const Submitted& job, const LogsWish&) {
+Logs logs(const Submitted& job, const LogsOptions&) {
   return {.command = {custom_jobs(job.place, {"stream-logs", job.id_of(kLabel)})}};
 }
 

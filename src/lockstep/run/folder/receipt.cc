@@ -86,8 +86,8 @@ Receipt compare_with_forecast(const std::string& folder, Logged logged) {
   std::error_code error;
   if (!fs::exists(path, error)) {
     throw base::ConfigError(
-        573, fmt::format("{} has no forecast.json, which a run writes with its last step: let it "
-                         "finish, or name another run folder",
+        573, fmt::format("{} has no forecast.json, which a run writes when it ends or is stopped: wait for "
+                         "that, or name another run folder",
                          folder));
   }
   const json forecast = json::parse(base::read_file(path), nullptr, false);

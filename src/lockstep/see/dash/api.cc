@@ -253,7 +253,7 @@ Reply Api::run(const Request& request) {
 }
 
 Reply Api::series(const Request& request) {
-  const CurvesWish wish = read_wish(request);
+  const CurvesOptions options = read_curves_options(request);
   json answer{{"metrics", json::array()},
               {"lines", json::array()},
               {"marks", json::array()},
@@ -266,7 +266,7 @@ Reply Api::series(const Request& request) {
       if (!found) throw base::ConfigError(760, "there is no such run here any more");
       const auto open = open_.open(found->folder);
       const std::lock_guard lock(open->mutex);
-      add_curves(name, open->log, open->events, wish, answer);
+      add_curves(name, open->log, open->events, options, answer);
     } catch (const base::Error& error) {
       answer["problems"].push_back({{"run", name}, {"why", error.what()}});
     }
@@ -293,10 +293,10 @@ Reply Api::timeline(const Request& request) {
   if (!found) return refusal(404, fmt::format("no run {} here", base::quoted(request.value("run"))));
   constexpr int64_t kMostSteps = 16;
   const int64_t steps = base::parse_number(request.value("steps")).value_or(2);
-  const TimelineWish wish{.steps = static_cast<int>(std::clamp<int64_t>(steps, 1, kMostSteps))};
+  const TimelineOptions options{.steps = static_cast<int>(std::clamp<int64_t>(steps, 1, kMostSteps))};
   const bool from_profile = request.value("from") == "profile";
-  json answer = to_json(from_profile ? timeline_of_profile(found->folder, wish)
-                                     : timeline_of_rings(found->folder, wish));
+  json answer = to_json(from_profile ? timeline_of_profile(found->folder, options)
+                                     : timeline_of_rings(found->folder, options));
   answer["from"] = from_profile ? "profile" : "marks";
   answer["profile"] = has_profile(found->folder);
   return as_json(answer);

@@ -13,7 +13,7 @@
 
 namespace lockstep::see {
 
-struct CurvesWish {
+struct CurvesOptions {
   std::vector<std::string> metrics;
   Axis axis = Axis::step;
   double smooth = 0;               // 0 to below 1
@@ -22,11 +22,11 @@ struct CurvesWish {
 };
 
 // ?metric=loss&metric=lr&x=tokens&smooth=0.9&from=10&to=20&points=800. ConfigError 109 for what is none.
-CurvesWish read_wish(const http::Request& request);
+CurvesOptions read_curves_options(const http::Request& request);
 
 // Appends this run's part: to "metrics" the names that are not there yet, to "lines" one object per metric it
 // has ({run, metric, x, y, raw, total, exact}), to "marks" its events.
 void add_curves(const std::string& run, const RunLog& log, const std::vector<RunEvent>& events,
-                const CurvesWish& wish, nlohmann::json& answer);
+                const CurvesOptions& options, nlohmann::json& answer);
 
 }  // namespace lockstep::see
