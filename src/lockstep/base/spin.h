@@ -23,7 +23,7 @@ inline void pause_cpu() {
 class Spin {
  public:
   struct Looks {
-    int least = 0, most = 0;  // each takes about ten nanoseconds
+    int least = 0, most = 0;  // each takes ten nanoseconds or some more
   };
   explicit Spin(Looks looks) : looks_(looks), now_(looks.most) {}
 

@@ -70,7 +70,7 @@ void Board::wait_for(Signal& signal, uint32_t target, int peer) {
   wait_slowly({.signal = signal, .target = target, .awaited = {{peer, &signal.value}}, .times = target});
 }
 
-void Board::wait_slowly(const Slowly& wait) {
+void Board::wait_slowly(const LongWait& wait) {
   const int64_t begin = base::monotonic_ns();
   if (deadline_ns_ == 0) {
     deadline_ns_ =
@@ -86,7 +86,7 @@ void Board::wait_slowly(const Slowly& wait) {
   }
 }
 
-void Board::look_after(const Slowly& wait) {
+void Board::look_after(const LongWait& wait) {
   std::vector<std::string> dead, left, late;
   for (const auto& [q, came] : wait.awaited) {
     const Presence presence = pages_[q].presence.load(std::memory_order_acquire);

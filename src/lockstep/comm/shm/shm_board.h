@@ -89,15 +89,15 @@ class Board {
   };
   bool reaches(const Signal& signal, uint32_t target);  // while we look on
   // Sleeps until the signal has reached its target, which it does when all of them have come so often.
-  struct Slowly {
+  struct LongWait {
     Signal& signal;
     uint32_t target;
     std::vector<Awaited> awaited;
     uint32_t times;
   };
-  void wait_slowly(const Slowly& wait);
+  void wait_slowly(const LongWait& wait);
   // Throws CallFailed when one of them cannot come any more, or the deadline has passed.
-  void look_after(const Slowly& wait);
+  void look_after(const LongWait& wait);
   std::string name(int q) const;
 
   SharedSegment segment_;

@@ -29,11 +29,11 @@ std::vector<bool> taken_along(const program::Program& program) {
   int last = kNone;
   for (size_t n = 0; n < list.size(); ++n) {
     if (program::thread_of(list[n].lane) != program::Lane::compute) continue;
-    for (const int other : list[n].waits) {
+    const auto found = std::ranges::find_if(list[n].waits, [&](int other) {
       const auto& waits = list[static_cast<size_t>(other)].waits;
-      if (last != kNone && std::find(waits.begin(), waits.end(), last) != waits.end())
-        taken[static_cast<size_t>(other)] = true;
-    }
+      return last != kNone && std::ranges::find(waits, last) != waits.end();
+    });
+    if (found != list[n].waits.end()) taken[static_cast<size_t>(*found)] = true;
     last = static_cast<int>(n);
   }
   return taken;

@@ -18,7 +18,8 @@
 namespace lockstep::run {
 
 // Of each instruction: whether it stands between two neighbours of the compute lane, behind the first of
-// which it begins and for which the second waits.
+// which it begins and for which the second waits. One at most between the same two: a send and a receive must
+// run beside each other, or two pipeline stages would wait for each other.
 std::vector<bool> taken_along(const program::Program& program);
 
 class Lanes {
