@@ -8,7 +8,7 @@ if(CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
 endif()
 find_program(MOLD mold)
-if(MOLD)
+if(MOLD AND NOT CMAKE_CROSSCOMPILING)  # a cross compiler looks for linkers of its own machine's name
   add_link_options(-fuse-ld=mold)
 endif()
 

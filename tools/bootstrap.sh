@@ -245,12 +245,12 @@ make_plan() {
   fi
 }
 
-# gpu becomes cuda, or says why not: none (no device), unfit (gpu_why told), chosen (the user's wish).
+# gpu becomes cuda, or says why not: none (no device), unfit (gpu_why told), chosen (the user's choice).
 decide_cuda() {
-  local wish=${cuda_once:-${want_cuda:-$(choice cuda)}}
+  local request=${cuda_once:-${want_cuda:-$(choice cuda)}}
   gpu_verdict
   if [[ -n $gpu_why ]]; then say "lockstep: $gpu_why."; fi
-  case $wish in
+  case $request in
     on) gpu=cuda ;;
     off) gpu=chosen ;;
     *) if [[ $gpu == fit ]]; then gpu=cuda; fi ;;

@@ -4,9 +4,9 @@
 
 # Wanted where a GPU of compute capability 9.0 is, or where the user says so.
 wants_flash() {
-  local wish=${want_flash:-$(choice flash)}
-  [[ $gpu == cuda && $wish != off ]] || return 1
-  [[ $wish == on ]] || report_gpus | grep -q '^[^,]*, *9\.0,'
+  local request=${want_flash:-$(choice flash)}
+  [[ $gpu == cuda && $request != off ]] || return 1
+  [[ $request == on ]] || report_gpus | grep -q '^[^,]*, *9\.0,'
 }
 
 # What the kernels depend on, so that they are compiled once.

@@ -102,12 +102,12 @@ TABLE
 }
 
 test_cuda_plan() {
-  local name smi nvcc wish plan
-  while IFS='|' read -r name smi nvcc wish plan; do
+  local name smi nvcc request plan
+  while IFS='|' read -r name smi nvcc request plan; do
     fresh_sandbox
     if [[ -n $smi ]]; then fake nvidia-smi "echo '$smi'"; fi
     if [[ -n $nvcc ]]; then fake nvcc "echo 'Cuda compilation tools, release $nvcc, V$nvcc.1'"; fi
-    inside "want_cuda=$wish"'; make_plan; echo "$gpu: ${wheel_sets[*]}; ${nvcc##*/}"'
+    inside "want_cuda=$request"'; make_plan; echo "$gpu: ${wheel_sets[*]}; ${nvcc##*/}"'
     expect "plan, $name" 0 "$plan"
   done <<'TABLE'
 no GPU||||none: cpu; 
@@ -125,11 +125,11 @@ TABLE
 }
 
 test_flash() {
-  local name smi wish verdict
-  while IFS='|' read -r name smi wish verdict; do
+  local name smi request verdict
+  while IFS='|' read -r name smi request verdict; do
     fresh_sandbox
     if [[ -n $smi ]]; then fake nvidia-smi "printf '$smi\\n'"; fi
-    inside "gpu=cuda want_flash=$wish; if wants_flash; then echo wanted; else echo left out; fi"
+    inside "gpu=cuda want_flash=$request; if wants_flash; then echo wanted; else echo left out; fi"
     expect "flash, $name" 0 "$verdict"
   done <<'TABLE'
 a Hopper|580.1, 9.0, H200||wanted

@@ -29,24 +29,24 @@ class Spin {
 
   template <class Ready>
   bool until(const Ready& ready) {
-    const bool long_try = in_vain_ >= kTryAgain;
+    const bool long_try = failed_ >= kTryAgain;
     for (int look = long_try ? looks_.most : now_; look > 0; --look) {
       if (ready()) {
         if (long_try) now_ = looks_.most;
-        in_vain_ = 0;
+        failed_ = 0;
         return true;
       }
       pause_cpu();
     }
     now_ = std::max(now_ / 2, looks_.least);
-    in_vain_ = long_try ? 0 : in_vain_ + 1;
+    failed_ = long_try ? 0 : failed_ + 1;
     return false;
   }
 
  private:
   static constexpr int kTryAgain = 32;  // waits in vain between two long ones
   Looks looks_;
-  int now_, in_vain_ = 0;
+  int now_, failed_ = 0;
 };
 
 }  // namespace lockstep::base

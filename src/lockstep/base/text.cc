@@ -142,13 +142,13 @@ std::vector<int64_t> divisors_of(int64_t whole) {
 
 }  // namespace
 
-std::string divisors_near(int64_t whole, int64_t wish) {
+std::string divisors_near(int64_t whole, int64_t wanted) {
   constexpr size_t kMost = 10;
   std::vector<int64_t> chosen = divisors_of(whole);
   const bool some = chosen.size() > kMost;
   if (some) {  // the nearest by their ratio, and 1, which always works
     const auto far = [&](int64_t n) {
-      return std::abs(std::log(static_cast<double>(n) / static_cast<double>(std::max<int64_t>(1, wish))));
+      return std::abs(std::log(static_cast<double>(n) / static_cast<double>(std::max<int64_t>(1, wanted))));
     };
     std::stable_sort(chosen.begin() + 1, chosen.end(), [&](int64_t a, int64_t b) { return far(a) < far(b); });
     chosen.resize(kMost);

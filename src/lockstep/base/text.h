@@ -28,8 +28,8 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
 // The escapes are TOML's and JSON's, so that uncut text reads back.
 std::string quoted(std::string_view text, size_t most = 80);
 
-// What divides `whole`: "1, 2, 4, 8", for errors that name a way out. Of many, those nearest to `wish`.
-std::string divisors_near(int64_t whole, int64_t wish);
+// What divides `whole`: "1, 2, 4, 8", for errors that name a way out. Of many, those nearest to `wanted`.
+std::string divisors_near(int64_t whole, int64_t wanted);
 
 std::string join(const std::vector<std::string>& words, std::string_view between);
 // "a, b or c".

@@ -65,7 +65,7 @@ TEST(Text, NearestWord) {
 
 TEST(Text, DivisorsNear) {
   struct Case {
-    int64_t whole, wish;
+    int64_t whole, wanted;
     const char* near;
   };
   for (const Case& c : std::vector<Case>{{12, 3, "1, 2, 3, 4, 6, 12"},
@@ -78,7 +78,7 @@ TEST(Text, DivisorsNear) {
                                          {1'000'000'000, 1'000'000'000,
                                           "1, 40000000, 50000000, 62500000, 100000000, 125000000, 200000000, "
                                           "250000000, 500000000, 1000000000 and others"}}) {
-    EXPECT_EQ(divisors_near(c.whole, c.wish), c.near) << c.whole << " " << c.wish;
+    EXPECT_EQ(divisors_near(c.whole, c.wanted), c.near) << c.whole << " " << c.wanted;
   }
 }
 

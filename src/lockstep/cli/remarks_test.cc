@@ -67,7 +67,7 @@ TEST(Remarks, AnUnfitGpuIsNamedFirst) {
                   {old_driver + train + "2>&1 | head -1", 0,
                    "the GPU is not used: driver 470 is older than 580; install NVIDIA driver 580"},
                   {old_driver + train + "--nproc 2 2>&1", 0, "the GPU is not used: driver 470"},
-                  {"! " + old_gpu + kTiny + "2>&1 | grep 'not used'", 0, ""},  // run.device=cpu: as wished
+                  {"! " + old_gpu + kTiny + "2>&1 | grep 'not used'", 0, ""},  // run.device=cpu: as asked
                   {old_gpu + "$L doctor | grep GPUs", 0, "warn"},
                   {old_driver + "$L doctor | grep -A2 GPUs", 0, "install NVIDIA driver"},
               });

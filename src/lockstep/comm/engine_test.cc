@@ -1,4 +1,4 @@
-// Which engine a wish comes to: never another one in silence.
+// Which engine a request comes to: never another one in silence.
 #include "lockstep/comm/engine.h"
 
 #include <gtest/gtest.h>
@@ -31,17 +31,17 @@ GroupOptions options_of(const testing::TestRank& rank) {
   return options;
 }
 
-std::string resolved(const std::string& wish, int size) {
+std::string resolved(const std::string& request, int size) {
   std::string first;
   testing::run_threads(size, [&](const testing::TestRank& rank) {
-    const std::string engine = resolve_engine(wish, options_of(rank), *rank.store);
+    const std::string engine = resolve_engine(request, options_of(rank), *rank.store);
     if (rank.rank == 0) first = engine;
   });
   return first;
 }
 
 TEST(Engine, AWishIsGrantedAsItIs) {
-  for (const char* wish : {"shm", "gloo", "pigeons"}) EXPECT_EQ(resolved(wish, 2), wish);
+  for (const char* request : {"shm", "gloo", "pigeons"}) EXPECT_EQ(resolved(request, 2), request);
   EXPECT_EQ(resolved("auto", 2), "shm");  // threads share all memory
   EXPECT_EQ(resolved("auto", 1), "shm");
   EXPECT_EQ(resolved("grounded", 1), "grounded");  // one rank needs nobody
@@ -49,7 +49,7 @@ TEST(Engine, AWishIsGrantedAsItIs) {
 
 TEST(Engine, OneThatCannotServeIsRefused) {
   struct Row {
-    const char *wish, *says;
+    const char *request, *says;
   };
   for (const Row& row :
        {Row{"grounded", "engine grounded cannot be used: the weather is bad; use auto or gloo"},
@@ -57,7 +57,7 @@ TEST(Engine, OneThatCannotServeIsRefused) {
         Row{"ucx", "\"ucx\" is not an engine; use auto, shm, gloo, nccl, pigeons or grounded"}}) {
     testing::run_threads(2, [&](const testing::TestRank& rank) {
       const std::string said =
-          base::refusal(522, [&] { resolve_engine(row.wish, options_of(rank), *rank.store); });
+          base::refusal(522, [&] { resolve_engine(row.request, options_of(rank), *rank.store); });
       EXPECT_NE(said.find(row.says), std::string::npos) << said;
     });
   }

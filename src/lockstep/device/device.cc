@@ -88,12 +88,12 @@ std::unique_ptr<Device> open_plugin(int index) {
 // then, and set before any thread may read the environment.
 void ask_for_queues() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
 
-// The GPU that is wished for, by number; -1 when no GPU or no device at all is.
-int wished_gpu(const std::string& wish, int local_rank) {
-  if (wish == "auto" || wish == "cuda") return local_rank;
+// The GPU that is asked for, by number; -1 when no GPU or no device at all is.
+int requested_gpu(const std::string& request, int local_rank) {
+  if (request == "auto" || request == "cuda") return local_rank;
   constexpr std::string_view kPrefix = "cuda:";
-  if (!wish.starts_with(kPrefix)) return -1;
-  return base::parse_number<int>(std::string_view(wish).substr(kPrefix.size())).value_or(-1);
+  if (!request.starts_with(kPrefix)) return -1;
+  return base::parse_number<int>(std::string_view(request).substr(kPrefix.size())).value_or(-1);
 }
 
 }  // namespace
@@ -107,17 +107,17 @@ std::unique_ptr<Device> open(Id id) {
   return open_plugin(id.index);
 }
 
-OpeningSteps opening_steps(const std::string& wish, int local_rank, bool several_ranks) {
-  if (wish != "cpu" && several_ranks) ask_for_queues();
+OpeningSteps opening_steps(const std::string& request, int local_rank, bool several_ranks) {
+  if (request != "cpu" && several_ranks) ask_for_queues();
   const auto driver = std::make_shared<Driver>();
   OpeningSteps steps;
   // A driver that starts tells all that is needed; why one does not, NVML knows best, which takes its time.
   steps.find = [=] {
-    const int index = wished_gpu(wish, local_rank);
+    const int index = requested_gpu(request, local_rank);
     std::error_code ignored;
     const bool works = index >= 0 && std::filesystem::exists(plugin_path(), ignored) && driver->start() &&
                        driver->accepts(index);
-    return works ? Id{Kind::cuda, index} : resolve(wish, local_rank);
+    return works ? Id{Kind::cuda, index} : resolve(request, local_rank);
   };
   steps.make_context = [=](Id id) { driver->make_context(id.index); };
   steps.load = [](base::Laps& laps) {
@@ -134,19 +134,20 @@ OpeningSteps opening_steps(const std::string& wish, int local_rank, bool several
   return steps;
 }
 
-Id resolve(const std::string& wish, int local_rank) {
-  if (wish == "cpu") return {Kind::cpu, 0};
-  if (wish == "auto" || wish == "cuda") {
+Id resolve(const std::string& request, int local_rank) {
+  if (request == "cpu") return {Kind::cpu, 0};
+  if (request == "auto" || request == "cuda") {
     const CudaAvailability cuda = cuda_availability();
-    if (wish == "auto" && cuda.devices == 0) return {Kind::cpu, 0};
+    if (request == "auto" && cuda.devices == 0) return {Kind::cpu, 0};
     require_cuda(cuda, local_rank);
     return {Kind::cuda, local_rank};
   }
-  const int index = wished_gpu(wish, local_rank);
+  const int index = requested_gpu(request, local_rank);
   if (index < 0) {
-    if (const OtherDevice* other = find_other_device(wish)) throw base::ConfigError(407, refusal_of(*other));
+    if (const OtherDevice* other = find_other_device(request))
+      throw base::ConfigError(407, refusal_of(*other));
     throw base::ConfigError(
-        401, fmt::format("run.device = \"{}\" is not a device; use auto, cpu, cuda or cuda:N", wish));
+        401, fmt::format("run.device = \"{}\" is not a device; use auto, cpu, cuda or cuda:N", request));
   }
   require_cuda(cuda_availability(), index);
   return {Kind::cuda, index};

@@ -114,7 +114,7 @@ struct OutOfMemory {
 std::unique_ptr<Device> open(Id id);  // ConfigError (LS0401..) with the true reason when it cannot
 
 // "auto", "cpu", "cuda", "cuda:1" to a device that exists here; `local_rank` picks among several GPUs.
-Id resolve(const std::string& wish, int local_rank = 0);
+Id resolve(const std::string& request, int local_rank = 0);
 
 // How many usable NVIDIA GPUs there are, and if none, why not: "no NVIDIA driver", "driver 550 is
 // older than 580", "Tesla V100 has compute capability 7.0, 7.5 is needed", "the CUDA plugin is not built".

@@ -7,23 +7,23 @@
 namespace lockstep::device {
 namespace {
 
-int number_of_refusal(const std::string& wish, int local_rank = 0) {
+int number_of_refusal(const std::string& request, int local_rank = 0) {
   try {
-    resolve(wish, local_rank);
+    resolve(request, local_rank);
   } catch (const base::ConfigError& error) {
     return error.number();
   }
   return 0;
 }
 
-TEST(Device, WishesThatNameNoDeviceAreRefused) {
-  for (const char* wish :
+TEST(Device, RequestsThatNameNoDeviceAreRefused) {
+  for (const char* request :
        {"", "gpu", "CPU", "cpu:0", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda: 1", "cuda:99999999999"}) {
-    EXPECT_EQ(number_of_refusal(wish), 401) << wish;
+    EXPECT_EQ(number_of_refusal(request), 401) << request;
   }
 }
 
-TEST(Device, WishesAreGrantedAsTheMachineAllows) {
+TEST(Device, RequestsAreGrantedAsTheMachineAllows) {
   EXPECT_EQ(resolve("cpu", 3), (Id{Kind::cpu, 0}));
   const CudaAvailability cuda = cuda_availability();
   if (cuda.devices == 0) {

@@ -7,8 +7,8 @@
 
 namespace lockstep::device {
 
-Opening::Opening(const std::string& wish, int local_rank, bool several_ranks)
-    : Opening(opening_steps(wish, local_rank, several_ranks), wish != "cpu") {}
+Opening::Opening(const std::string& request, int local_rank, bool several_ranks)
+    : Opening(opening_steps(request, local_rank, several_ranks), request != "cpu") {}
 
 Opening::Opening(OpeningSteps steps, bool beside) : steps_(std::move(steps)) {
   if (beside) {

@@ -30,11 +30,11 @@ struct OpeningSteps {
   std::function<std::unique_ptr<Device>(Id)> open;  // of any device
 };
 // Several ranks speak over more streams than a GPU has queues by default.
-OpeningSteps opening_steps(const std::string& wish, int local_rank, bool several_ranks);
+OpeningSteps opening_steps(const std::string& request, int local_rank, bool several_ranks);
 
 class Opening {
  public:
-  Opening(const std::string& wish, int local_rank, bool several_ranks = false);
+  Opening(const std::string& request, int local_rank, bool several_ranks = false);
   Opening(OpeningSteps steps, bool beside);  // `beside`: on threads; otherwise at once
   ~Opening();                                // waits for the threads
   Opening(const Opening&) = delete;

@@ -126,7 +126,7 @@ TEST(Opening, TheCpuNeedsNoThread) {
 }
 
 TEST(Opening, GivesWhatOpenAndResolveGive) {
-  for (const char* wish : {"cpu", "auto", "cuda", "cuda:0", "cuda:99", "gpu"}) {
+  for (const char* request : {"cpu", "auto", "cuda", "cuda:0", "cuda:99", "gpu"}) {
     const auto told = [&](auto what) -> std::string {
       try {
         return what().to_string();
@@ -134,10 +134,11 @@ TEST(Opening, GivesWhatOpenAndResolveGive) {
         return error.what();
       }
     };
-    Opening opening(wish, 0);
-    EXPECT_EQ(told([&] { return opening.id(); }), told([&] { return resolve(wish, 0); })) << wish;
-    EXPECT_EQ(told([&] { return opening.take()->id(); }), told([&] { return open(resolve(wish, 0))->id(); }))
-        << wish;
+    Opening opening(request, 0);
+    EXPECT_EQ(told([&] { return opening.id(); }), told([&] { return resolve(request, 0); })) << request;
+    EXPECT_EQ(told([&] { return opening.take()->id(); }),
+              told([&] { return open(resolve(request, 0))->id(); }))
+        << request;
   }
 }
 

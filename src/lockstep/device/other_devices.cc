@@ -41,8 +41,8 @@ const std::vector<OtherDevice>& other_devices() {
   return rows;
 }
 
-const OtherDevice* find_other_device(const std::string& wish) {
-  const std::string name = wish.substr(0, wish.find(':'));
+const OtherDevice* find_other_device(const std::string& request) {
+  const std::string name = request.substr(0, request.find(':'));
   for (const OtherDevice& row : other_devices()) {
     if (row.name == name || std::find(row.also.begin(), row.also.end(), name) != row.also.end()) return &row;
   }

@@ -17,7 +17,7 @@ struct OtherDevice {
 
 const std::vector<OtherDevice>& other_devices();
 // By any of its names, with or without a number ("mps:0"); null: none.
-const OtherDevice* find_other_device(const std::string& wish);
+const OtherDevice* find_other_device(const std::string& request);
 // One sentence: the row.
 std::string refusal_of(const OtherDevice& device);
 

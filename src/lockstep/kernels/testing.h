@@ -201,12 +201,12 @@ class KernelTest : public ::testing::TestWithParam<std::string> {
       body();
     }
     if (preferred == "own") return;
-    for (const std::string wish : {"flash", "cudnn", "pieces", "own"}) {
-      SCOPED_TRACE(wish);
-      ::setenv("LOCKSTEP_ATTENTION", wish.c_str(), 1);
-      const bool heard = engine().find(wish) != std::string::npos;
-      EXPECT_TRUE(heard || wish != "own") << engine();
-      if (heard) body();
+    for (const std::string name : {"flash", "cudnn", "pieces", "own"}) {
+      SCOPED_TRACE(name);
+      ::setenv("LOCKSTEP_ATTENTION", name.c_str(), 1);
+      const bool taken = engine().find(name) != std::string::npos;
+      EXPECT_TRUE(taken || name != "own") << engine();
+      if (taken) body();
     }
     ::unsetenv("LOCKSTEP_ATTENTION");
   }

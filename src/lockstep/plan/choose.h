@@ -1,11 +1,11 @@
 // choose(): a layout for so many ranks, by asking what each would need and how long its step would take.
 //
-// Every way to deal the ranks to data, tensor, context and pipeline parallelism is tried (of very many, those
-// that cut the model least), with the schedules that are worth trying. The recipe's own check says which are
-// possible; compile and place say what the fullest rank needs, and the simulator, over a simple pricing, how
-// long a step takes. Of those that fit, the fastest is taken; where several are about as fast, the simplest,
-// because it keeps more exactness and is easier to understand. Sharing out and recomputation are tried only
-// where their absence does not fit.
+// Every way to assign the ranks to data, tensor, context and pipeline parallelism is tried (of very many,
+// those that cut the model least), with the schedules that are worth trying. The recipe's own check says
+// which are possible; compile and place say what the fullest rank needs, and the simulator, over a simple
+// pricing, how long a step takes. Of those that fit, the fastest is taken; where several are about as fast,
+// the simplest, because it keeps more exactness and is easier to understand. Sharing out and recomputation
+// are tried only where their absence does not fit.
 //
 //     const plan::Choice choice = plan::choose({.ranks = 8, .available_bytes = free, .machine = machine},
 //                                              [&](const plan::Candidate& c) { return compile_all(c); });

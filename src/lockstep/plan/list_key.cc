@@ -15,7 +15,7 @@ namespace {
 // What the ranks of a copy come to together. Where they take turns: the stack of their sums after each round.
 std::string copy_key(const program::DataRanks& ranks, int64_t strands) {
   if (!ranks.exact) return "";
-  const program::Run all = ranks.deal(strands).of_replica(ranks.replica);
+  const program::Run all = ranks.assignment(strands).of_replica(ranks.replica);
   if (!ranks.round_robin()) return fmt::format(" of {}", program::nodes_of(strands, all).size());
   std::string key;
   program::Stack stack(strands);
@@ -30,7 +30,7 @@ std::string copy_key(const program::DataRanks& ranks, int64_t strands) {
 // What a rank adds up itself, and in which order: how often its stack of partial sums is joined after each
 // strand.
 std::string own_key(const program::DataRanks& ranks, int64_t strands) {
-  const std::vector<int64_t> own = ranks.deal(strands).of_rank(ranks.replica, ranks.shard_rank);
+  const std::vector<int64_t> own = ranks.assignment(strands).of_rank(ranks.replica, ranks.shard_rank);
   std::string key = fmt::format("{}", own.size());
   if (!ranks.exact || ranks.round_robin()) return key;
   program::Stack stack(strands);

@@ -154,12 +154,12 @@ class Checker {
     }
   }
 
-  // Each partial sum that goes in must be the one that the deal of strands says; then the group's sums come
-  // out.
+  // Each partial sum that goes in must be the one that the assignment of strands says; then the group's sums
+  // come out.
   void reduce(const Instruction& i, const ReduceGradients& what) {
     const DataRanks& r = program_.ranks;
     if (normed_) fail(i, "changes a gradient after the norm");
-    const Deal deal = r.deal(program_.strands);
+    const StrandAssignment assignment = r.assignment(program_.strands);
     std::vector<Run> in, out;
     Stack kept(program_.strands);
     std::vector<Run> before;  // what earlier rounds left
@@ -170,18 +170,18 @@ class Checker {
       for (int64_t round = 0; r.exact && round <= what.round; ++round) {
         before = kept.runs();
         for (int q = 0; q < r.shard; ++q) {
-          if (const int64_t s = deal.in_round(r.replica, q, round); s >= 0) kept.push({s, s + 1});
+          if (const int64_t s = assignment.in_round(r.replica, q, round); s >= 0) kept.push({s, s + 1});
         }
       }
-      const int64_t s = deal.in_round(r.replica, r.shard_rank, what.round);
+      const int64_t s = assignment.in_round(r.replica, r.shard_rank, what.round);
       if (s >= 0) in = {{s, s + 1}};
       out = kept.runs();
     } else if (group == Among::shard) {
-      in = own_nodes(deal, r.replica, r.shard_rank);
-      out = nodes_of(program_.strands, deal.of_replica(r.replica));
+      in = own_nodes(assignment, r.replica, r.shard_rank);
+      out = nodes_of(program_.strands, assignment.of_replica(r.replica));
     } else {
-      in = r.sharded() ? nodes_of(program_.strands, deal.of_replica(r.replica))
-                       : own_nodes(deal, r.replica, r.shard_rank);
+      in = r.sharded() ? nodes_of(program_.strands, assignment.of_replica(r.replica))
+                       : own_nodes(assignment, r.replica, r.shard_rank);
       out = {{0, program_.strands}};
     }
     // In two stages, the node's sum stands between.
@@ -224,8 +224,9 @@ class Checker {
       if (use.role != Role::sum) continue;
       const size_t k = written[program_.buffers[static_cast<size_t>(use.buffer)].block]++;
       if (far && group == Among::replica) pieces_.insert(use.buffer);
-      const bool whole = group == Among::replica ||
-                         (r.replicas == 1 && (what.round < 0 || what.round + 1 == deal.rounds(r.replica)));
+      const bool whole =
+          group == Among::replica ||
+          (r.replicas == 1 && (what.round < 0 || what.round + 1 == assignment.rounds(r.replica)));
       for (const Among with : {Among::context, Among::tensor}) added_.insert({use.buffer, with});
       folds_[use.buffer].clear();
       folds_[use.buffer]["all"] = !r.exact

@@ -124,11 +124,11 @@ void Compiler::take_turn(const Turn& turn) {
 // a buffer that lives until it is reduced, and the stack is kept in shards by the reduction.
 void Compiler::deal_strands() {
   const DataRanks& r = layout_.ranks;
-  const Deal deal = r.deal(layout_.strands);
+  const StrandAssignment assignment = r.assignment(layout_.strands);
   std::vector<int64_t> own = {0};
   if (layout_.training) {
-    own = deal.of_rank(r.replica, r.shard_rank);
-    if (r.round_robin()) own.resize(static_cast<size_t>(deal.rounds(r.replica)), -1);
+    own = assignment.of_rank(r.replica, r.shard_rank);
+    if (r.round_robin()) own.resize(static_cast<size_t>(assignment.rounds(r.replica)), -1);
   }
   const int64_t per_strand = layout_.slices / layout_.strands;
   Stack stack(layout_.strands);
@@ -348,7 +348,7 @@ Compiler::Strand Compiler::strand_of(size_t b, const Strand& strand) const {
 int Compiler::gradient_levels(size_t b) const {
   const DataRanks& r = layout_.ranks;
   if (!r.exact) return 1;
-  const Run replica = r.deal(layout_.strands).of_replica(r.replica);
+  const Run replica = r.assignment(layout_.strands).of_replica(r.replica);
   Stack stack(layout_.strands);
   int levels = 1;
   if (r.round_robin()) {  // only what a round leaves is kept

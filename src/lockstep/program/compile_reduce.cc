@@ -35,12 +35,12 @@ class Rewriter {
   Rewriter(Program& program, const model::Model& model)
       : program_(program),
         ranks_(program.ranks),
-        deal_(ranks_.deal(program.strands)),
+        assignment_(ranks_.assignment(program.strands)),
         tensor_partials_(has_partials(model) && !model.parts.fixes_products()),
         context_partials_(model.parts.context > 1 && !model.parts.fixes_sequences()) {
-    const Run mine = deal_.of_replica(ranks_.replica);
+    const Run mine = assignment_.of_replica(ranks_.replica);
     sums_ = ranks_.exact && ranks_.sharded() ? static_cast<int>(nodes_of(program.strands, mine).size()) : 1;
-    for (const int64_t s : deal_.of_rank(ranks_.replica, ranks_.shard_rank)) {
+    for (const int64_t s : assignment_.of_rank(ranks_.replica, ranks_.shard_rank)) {
       if (ranks_.exact && !ranks_.round_robin()) own_.push({s, s + 1});
     }
     // Partial sums of the group go above this rank's own where there are several, so that none is overwritten
@@ -61,7 +61,7 @@ class Rewriter {
       std::vector<Instruction>& list = after[bucket.after];
       add_up(list, bucket, Among::context);
       add_up(list, bucket, Among::tensor);
-      const bool last = !ranks_.round_robin() || bucket.round + 1 == deal_.rounds(ranks_.replica);
+      const bool last = !ranks_.round_robin() || bucket.round + 1 == assignment_.rounds(ranks_.replica);
       if (ranks_.sharded()) {
         if (node_first(Among::shard)) list.push_back(reduce_near(bucket));
         list.push_back(ranks_.round_robin() ? reduce_round(bucket) : reduce_shards(bucket));
@@ -92,9 +92,9 @@ class Rewriter {
   std::vector<int> kept_after_rounds() const {
     std::vector<int> depths;
     Stack kept(program_.strands);
-    for (int64_t round = 0; ranks_.round_robin() && round < deal_.rounds(ranks_.replica); ++round) {
+    for (int64_t round = 0; ranks_.round_robin() && round < assignment_.rounds(ranks_.replica); ++round) {
       for (int r = 0; ranks_.exact && r < ranks_.shard; ++r) {
-        if (const int64_t s = deal_.in_round(ranks_.replica, r, round); s >= 0) kept.push({s, s + 1});
+        if (const int64_t s = assignment_.in_round(ranks_.replica, r, round); s >= 0) kept.push({s, s + 1});
       }
       depths.push_back(kept.depth());
     }
@@ -333,13 +333,13 @@ class Rewriter {
 
   Program& program_;
   const DataRanks ranks_;
-  const Deal deal_;
-  const bool tensor_partials_;   // some parameters get addends from every tensor rank
-  const bool context_partials_;  // of context ranks, summed in the order of the engine
-  Stack own_{deal_.strands};     // this rank's partial sums when its last strand is done
-  int sums_ = 1;                 // partial sums that the shard group's reduction leaves
-  int base_ = 0;                 // the level of the first of them
-  int before_ = 0, after_ = 0;   // with turns: levels of the stack before and after the round at hand
+  const StrandAssignment assignment_;
+  const bool tensor_partials_;      // some parameters get addends from every tensor rank
+  const bool context_partials_;     // of context ranks, summed in the order of the engine
+  Stack own_{assignment_.strands};  // this rank's partial sums when its last strand is done
+  int sums_ = 1;                    // partial sums that the shard group's reduction leaves
+  int base_ = 0;                    // the level of the first of them
+  int before_ = 0, after_ = 0;      // with turns: levels of the stack before and after the round at hand
   int count_ = 0;
 };
 

@@ -23,15 +23,16 @@ bool DataRanks::inside_node(Among among) const {
 }
 
 Run node_strands(const DataRanks& ranks, int64_t strands, int node, int64_t round) {
-  const Deal deal = ranks.deal(strands);
+  const StrandAssignment assignment = ranks.assignment(strands);
   const int near = ranks.near(), first = node * near, last = first + near - 1;
-  if (ranks.split() == Among::replica) return {deal.of_replica(first).begin, deal.of_replica(last).end};
+  if (ranks.split() == Among::replica)
+    return {assignment.of_replica(first).begin, assignment.of_replica(last).end};
   if (round >= 0) {
-    const int64_t begin = deal.in_round(ranks.replica, first, round),
-                  end = deal.in_round(ranks.replica, last, round);
+    const int64_t begin = assignment.in_round(ranks.replica, first, round),
+                  end = assignment.in_round(ranks.replica, last, round);
     return end < 0 ? Run{} : Run{begin, end + 1};
   }
-  const auto from = deal.of_rank(ranks.replica, first), to = deal.of_rank(ranks.replica, last);
+  const auto from = assignment.of_rank(ranks.replica, first), to = assignment.of_rank(ranks.replica, last);
   return from.empty() || to.empty() ? Run{} : Run{from.front(), to.back() + 1};
 }
 
@@ -40,11 +41,12 @@ std::string resolve_nodes(DataRanks& ranks, int64_t strands) {
   const Among group = ranks.split();
   if (!ranks.exact || group == Among::none) return "";
   const int nodes = (group == Among::shard ? ranks.shard : ranks.replicas) / ranks.near();
-  const Deal deal = ranks.deal(strands);
+  const StrandAssignment assignment = ranks.assignment(strands);
   DataRanks there = ranks;
   const int copies = group == Among::shard ? ranks.replicas : 1;
   for (there.replica = 0; there.replica < copies; ++there.replica) {
-    const int64_t rounds = group == Among::shard && ranks.round_robin() ? deal.rounds(there.replica) : 0;
+    const int64_t rounds =
+        group == Among::shard && ranks.round_robin() ? assignment.rounds(there.replica) : 0;
     for (int64_t round = rounds > 0 ? 0 : -1; round < rounds; ++round) {
       for (int node = 0; node < nodes; ++node) {
         const Run run = node_strands(there, strands, node, round);
@@ -87,10 +89,10 @@ int group_size(const DataRanks& ranks, Among among) {
 // Of a group that is not split: what its rank `seat` gives.
 std::vector<Run> given_by(const Program& program, Among group, int seat, int round) {
   const DataRanks& r = program.ranks;
-  const Deal deal = r.deal(program.strands);
-  if (group == Among::replica) return nodes_of(program.strands, deal.of_replica(seat));
-  if (round < 0) return own_nodes(deal, r.replica, seat);
-  const int64_t s = deal.in_round(r.replica, seat, round);
+  const StrandAssignment assignment = r.assignment(program.strands);
+  if (group == Among::replica) return nodes_of(program.strands, assignment.of_replica(seat));
+  if (round < 0) return own_nodes(assignment, r.replica, seat);
+  const int64_t s = assignment.in_round(r.replica, seat, round);
   return s >= 0 ? std::vector<Run>{{s, s + 1}} : std::vector<Run>{};
 }
 
@@ -176,9 +178,10 @@ int64_t ReduceParts::all_elements() const {
   return elements;
 }
 
-std::vector<Run> own_nodes(const Deal& deal, int replica, int shard_rank) {
-  const std::vector<int64_t> strands = deal.of_rank(replica, shard_rank);
-  return strands.empty() ? std::vector<Run>{} : nodes_of(deal.strands, {strands.front(), strands.back() + 1});
+std::vector<Run> own_nodes(const StrandAssignment& assignment, int replica, int shard_rank) {
+  const std::vector<int64_t> strands = assignment.of_rank(replica, shard_rank);
+  return strands.empty() ? std::vector<Run>{}
+                         : nodes_of(assignment.strands, {strands.front(), strands.back() + 1});
 }
 
 }  // namespace lockstep::program

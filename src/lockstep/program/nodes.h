@@ -37,6 +37,6 @@ ReduceParts reduce_parts(const Program& program, int block, Among among, int rou
 int reduce_self(const DataRanks& ranks, Among among);
 
 // The partial sums with which a rank of contiguous strands comes to the reduction.
-std::vector<Run> own_nodes(const Deal& deal, int replica, int shard_rank);
+std::vector<Run> own_nodes(const StrandAssignment& assignment, int replica, int shard_rank);
 
 }  // namespace lockstep::program

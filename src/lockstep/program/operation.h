@@ -96,7 +96,7 @@ struct AddTied {       // the slot of a tied weight onto the gradient of its own
 };
 
 // --- numbers of the whole step
-struct SumInputs {};         // labels that count, wishes to stop or save
+struct SumInputs {};         // labels that count, requests to stop or save
 struct SumScalars {};        // losses of slices, or square sums of shards: zero but on one rank
 struct GatherStatistics {};  // of slices that other ranks computed
 

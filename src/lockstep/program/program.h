@@ -127,7 +127,7 @@ struct DataRanks {
   int self() const { return replica * shard + shard_rank; }
   bool sharded() const { return zero > 0 && shard > 1; }
   bool round_robin() const { return zero >= 2 && shard > 1; }
-  Deal deal(int64_t strands) const { return {strands, replicas, shard, round_robin()}; }
+  StrandAssignment assignment(int64_t strands) const { return {strands, replicas, shard, round_robin()}; }
   // The group that has several ranks on each of several nodes: shard, replica, or none. Never both: where a
   // copy spans nodes, every rank of a node holds another share.
   Among split() const;

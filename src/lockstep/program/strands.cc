@@ -68,9 +68,9 @@ int Stack::push(const Run& run) {
   return joined;
 }
 
-Run Deal::of_replica(int replica) const { return part_of({0, strands}, replicas, replica); }
+Run StrandAssignment::of_replica(int replica) const { return part_of({0, strands}, replicas, replica); }
 
-std::vector<int64_t> Deal::of_rank(int replica, int shard_rank) const {
+std::vector<int64_t> StrandAssignment::of_rank(int replica, int shard_rank) const {
   const Run all = of_replica(replica);
   std::vector<int64_t> mine;
   if (round_robin) {
@@ -82,9 +82,11 @@ std::vector<int64_t> Deal::of_rank(int replica, int shard_rank) const {
   return mine;
 }
 
-int64_t Deal::rounds(int replica) const { return base::divide_up(of_replica(replica).count(), shard); }
+int64_t StrandAssignment::rounds(int replica) const {
+  return base::divide_up(of_replica(replica).count(), shard);
+}
 
-int64_t Deal::in_round(int replica, int shard_rank, int64_t round) const {
+int64_t StrandAssignment::in_round(int replica, int shard_rank, int64_t round) const {
   const Run all = of_replica(replica);
   const int64_t strand = all.begin + round * shard + shard_rank;
   return strand < all.end ? strand : -1;

@@ -36,9 +36,10 @@ class Stack {
   std::vector<Run> runs_;
 };
 
-// How strands are dealt to the data ranks: replicas take contiguous runs; inside one, ranks take contiguous
-// runs, or round-robin (strand begin + j * shard + r belongs to rank r) where gradients are sharded.
-struct Deal {
+// How strands are assigned to the data ranks: replicas take contiguous runs; inside one, ranks take
+// contiguous runs, or round-robin (strand begin + j * shard + r belongs to rank r) where gradients are
+// sharded.
+struct StrandAssignment {
   int64_t strands = 1;
   int replicas = 1, shard = 1;
   bool round_robin = false;

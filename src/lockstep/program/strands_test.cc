@@ -42,12 +42,12 @@ TEST(Strands, PushedInOrderGiveTheTree) {
 TEST(Strands, RanksPartialSumsGiveTheSameTree) {
   for (int64_t strands = 1; strands <= 33; ++strands) {
     for (int ranks = 1; ranks <= strands; ++ranks) {
-      const Deal deal{.strands = strands, .replicas = ranks};
+      const StrandAssignment assignment{.strands = strands, .replicas = ranks};
       Summed all(strands);
       for (int r = 0; r < ranks; ++r) {
         Summed own(strands);
-        for (const int64_t s : deal.of_rank(r, 0)) own.push({s, s + 1}, std::to_string(s));
-        EXPECT_EQ(own.stack.runs(), nodes_of(strands, deal.of_replica(r)));
+        for (const int64_t s : assignment.of_rank(r, 0)) own.push({s, s + 1}, std::to_string(s));
+        EXPECT_EQ(own.stack.runs(), nodes_of(strands, assignment.of_replica(r)));
         for (size_t k = 0; k < own.text.size(); ++k) all.push(own.stack.runs()[k], own.text[k]);
       }
       ASSERT_EQ(all.text, std::vector<std::string>{tree(0, strands)}) << strands << " strands on " << ranks;
@@ -60,15 +60,15 @@ TEST(Strands, EveryDealGivesEachStrandToOneRank) {
     for (int64_t strands : {1, 2, 3, 5, 8, 12, 16}) {
       for (int replicas = 1; replicas <= 4; ++replicas) {
         for (int shard = 1; shard <= 4; ++shard) {
-          const Deal deal{strands, replicas, shard, round_robin};
+          const StrandAssignment assignment{strands, replicas, shard, round_robin};
           std::multiset<int64_t> seen;
           for (int p = 0; p < replicas; ++p) {
             for (int r = 0; r < shard; ++r) {
-              const std::vector<int64_t> mine = deal.of_rank(p, r);
+              const std::vector<int64_t> mine = assignment.of_rank(p, r);
               seen.insert(mine.begin(), mine.end());
               if (!round_robin) continue;
-              for (int64_t j = 0; j < deal.rounds(p); ++j) {
-                EXPECT_EQ(deal.in_round(p, r, j),
+              for (int64_t j = 0; j < assignment.rounds(p); ++j) {
+                EXPECT_EQ(assignment.in_round(p, r, j),
                           j < static_cast<int64_t>(mine.size()) ? mine[static_cast<size_t>(j)] : -1);
               }
             }

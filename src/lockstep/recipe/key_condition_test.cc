@@ -19,18 +19,19 @@ Resolved resolve_all(Resolved resolved) {
 }
 
 // The names of the keys that are set in vain.
-std::string in_vain(const Resolved& resolved, Circumstances run) {
+std::string without_effect(const Resolved& resolved, Circumstances run) {
   std::vector<std::string> names;
-  for (const std::string& line : set_in_vain(resolved, run)) names.push_back(line.substr(0, line.find(' ')));
+  for (const std::string& line : keys_without_effect(resolved, run))
+    names.push_back(line.substr(0, line.find(' ')));
   return base::join(names, " ");
 }
 
 struct Row {
   std::vector<std::string> words;
-  const char* in_vain;
+  const char* without_effect;
 };
 
-TEST(SetInVain, NamesKeysThatDoNothing) {
+TEST(KeysWithoutEffect, NamesKeysThatDoNothing) {
   const std::vector<Row> rows = {
       {{}, ""},
       {{"optim.lr=1e-3", "model.layers=2", "batch.global=32"}, ""},
@@ -82,54 +83,57 @@ TEST(SetInVain, NamesKeysThatDoNothing) {
   };
   for (const Row& row : rows) {
     const Resolved resolved = resolve_all(read_recipe({.overrides = row.words}));
-    EXPECT_EQ(in_vain(resolved, {.recipe = resolved.recipe}), row.in_vain) << base::join(row.words, " ");
+    EXPECT_EQ(without_effect(resolved, {.recipe = resolved.recipe}), row.without_effect)
+        << base::join(row.words, " ");
   }
 }
 
-TEST(SetInVain, SaysWhy) {
+TEST(KeysWithoutEffect, SaysWhy) {
   const Resolved resolved = resolve_all(read_recipe({.overrides = {"optim.momentum=0.5"}}));
   EXPECT_EQ(
-      set_in_vain(resolved, {.recipe = resolved.recipe}).at(0),
+      keys_without_effect(resolved, {.recipe = resolved.recipe}).at(0),
       "optim.momentum = 0.5 (command line) has no effect: it applies to optim.name = sgd or muon, but that "
       "is adamw");
 }
 
 // An optimizer of a parameter group reads its keys as well.
-TEST(SetInVain, GroupsReadKeysToo) {
+TEST(KeysWithoutEffect, GroupsReadKeysToo) {
   const auto of = [](const std::string& groups) {
     const Resolved resolved =
         resolve_all(read_recipe({.overrides = {"optim.momentum=0.5", "optim.groups=" + groups}}));
-    return in_vain(resolved, {.recipe = resolved.recipe});
+    return without_effect(resolved, {.recipe = resolved.recipe});
   };
   EXPECT_EQ(of("a kind=muon,b kind=lion"), "");
   EXPECT_EQ(of("a kind=sgd"), "");
   EXPECT_EQ(of("a kind=lion"), "optim.momentum");
 }
 
-TEST(SetInVain, DependsOnTheRun) {
+TEST(KeysWithoutEffect, DependsOnTheRun) {
   const std::vector<std::string> words = {
       "run.name=a",           "parallel.zero=3",    "checkpoint.replicas=1", "checkpoint.snapshot_every=2",
       "precision.tf32=false", "log.eval_batches=2", "log.folder=x",
   };
   const Resolved resolved = resolve_all(read_recipe({.overrides = words}));
   const Recipe& recipe = resolved.recipe;
-  EXPECT_EQ(in_vain(resolved, {.recipe = recipe, .ranks = 2, .nodes = 2, .gpu = true, .launched = true}), "");
-  EXPECT_EQ(in_vain(resolved, {.recipe = recipe, .evaluates = false, .folder_given = true}),
+  EXPECT_EQ(
+      without_effect(resolved, {.recipe = recipe, .ranks = 2, .nodes = 2, .gpu = true, .launched = true}),
+      "");
+  EXPECT_EQ(without_effect(resolved, {.recipe = recipe, .evaluates = false, .folder_given = true}),
             "run.name precision.tf32 parallel.zero checkpoint.snapshot_every checkpoint.replicas "
             "log.eval_batches log.folder");
 }
 
-TEST(SetInVain, WhatNobodyWishedIsNotNamed) {
+TEST(KeysWithoutEffect, WhatNobodyChoseIsNotNamed) {
   base::TemporaryFolder folder;
   // The recipe that the program carries, and files that name every key, say much that does not count.
   Resolved resolved = resolve_all(read_recipe({.default_recipe = true, .overrides = {"model.family=mlp"}}));
-  EXPECT_EQ(in_vain(resolved, {.recipe = resolved.recipe}), "");
+  EXPECT_EQ(without_effect(resolved, {.recipe = resolved.recipe}), "");
   for (const std::string& text : {commented_recipe(), write_toml(Recipe{})}) {
     resolved = resolve_all(read_recipe({.file = folder.write("all.toml", text)}));
-    EXPECT_EQ(in_vain(resolved, {.recipe = resolved.recipe}), "");
+    EXPECT_EQ(without_effect(resolved, {.recipe = resolved.recipe}), "");
   }
   resolved = resolve_all(read_recipe({.file = folder.write("one.toml", "[optim]\nmomentum = 0.5\n")}));
-  EXPECT_EQ(in_vain(resolved, {.recipe = resolved.recipe}), "optim.momentum");
+  EXPECT_EQ(without_effect(resolved, {.recipe = resolved.recipe}), "optim.momentum");
 }
 
 // A condition asks for keys by name: all of them are there, and each says something when it is broken.

@@ -15,7 +15,8 @@ ConditionOfKey stretched(const std::vector<std::string>& ways = {}) {
   };
 }
 
-// Of heads. What "auto" comes to is written into a run's config.toml for every family, and is no wish.
+// Of heads. What "auto" comes to is written into a run's config.toml for every family, and is not the user's
+// choice.
 ConditionOfKey with_attention(bool (*is_usual)(const Recipe::Model&)) {
   return [=](const std::string& key) -> Condition {
     const Condition attends = not_ignored_by("model.family")(key);

@@ -106,7 +106,7 @@ std::string default_text(const Key& key) {
   return value_text(key, defaults);
 }
 
-bool is_wished(const Resolved& resolved, const Key& key) {
+bool is_chosen(const Resolved& resolved, const Key& key) {
   const auto found = resolved.origin.find(key.name);
   if (found == resolved.origin.end()) return false;
   const std::string& origin = found->second;
@@ -118,10 +118,10 @@ bool is_wished(const Resolved& resolved, const Key& key) {
          value_text(key, resolved.recipe) != default_text(key);
 }
 
-std::vector<std::string> set_in_vain(const Resolved& resolved, const Circumstances& run) {
+std::vector<std::string> keys_without_effect(const Resolved& resolved, const Circumstances& run) {
   std::vector<std::string> sentences;
   for (const Key& key : recipe_keys()) {
-    if (!key.counts.broken || !is_wished(resolved, key)) continue;
+    if (!key.counts.broken || !is_chosen(resolved, key)) continue;
     const std::string why = key.counts.broken(run);
     if (why.empty()) continue;
     sentences.push_back(fmt::format("{} = {} ({}) has no effect: {}", key.name,

@@ -75,11 +75,11 @@ struct Resolved {
 };
 Resolved read_recipe(const RecipeSource& source);
 
-// Whether the user asks for this value: on the command line, or in a file of theirs with another value than
-// the default. (A file from `lockstep init` names every key; one with its default value is no wish.)
-bool is_wished(const Resolved& resolved, const Key& key);
-// Keys that are wished and have no effect in this run, a sentence each with the reason.
-std::vector<std::string> set_in_vain(const Resolved& resolved, const Circumstances& run);
+// Whether the user chose this value: on the command line, or in a file of theirs with another value than
+// the default. (A file from `lockstep init` names every key; one with its default value was not chosen.)
+bool is_chosen(const Resolved& resolved, const Key& key);
+// Chosen keys that have no effect in this run, a sentence each with the reason.
+std::vector<std::string> keys_without_effect(const Resolved& resolved, const Circumstances& run);
 
 std::string_view default_recipe();                        // the text of recipes/first.toml
 constexpr const char* kDefaultRecipe = "default recipe";  // its name in `origin`, before the line

@@ -42,7 +42,7 @@ std::string engines_text(const run::Session& session) {
 std::string connected_line(const run::Session& session) {
   const program::DataRanks& r = session.plan.layout.ranks;
   const model::Parts& parts = session.plan.model->parts;
-  const program::Deal deal = r.deal(session.plan.layout.strands);
+  const program::StrandAssignment assignment = r.assignment(session.plan.layout.strands);
   std::string text = engines_text(session);
   const auto add = [&](const char* what, int size) {
     if (size > 1) text += fmt::format(", {} {}", what, size);
@@ -61,14 +61,15 @@ std::string connected_line(const run::Session& session) {
   text += fmt::format("; {} gradient buffer{} per rank", buffers, buffers == 1 ? "" : "s");
   if (!r.exact) return text + ", reduced in the engine's order: not exact";
   bool even = true;
-  for (int p = 0; p < r.replicas; ++p) even = even && nodes_of(deal.strands, deal.of_replica(p)).size() == 1;
+  for (int p = 0; p < r.replicas; ++p)
+    even = even && nodes_of(assignment.strands, assignment.of_replica(p)).size() == 1;
   for (int q = 0; q < r.shard && !r.round_robin(); ++q)
-    even = even && program::own_nodes(deal, r.replica, q).size() == 1;
+    even = even && program::own_nodes(assignment, r.replica, q).size() == 1;
   if (!even)
-    text +=
-        fmt::format("; {} strands do not divide evenly, so ranks send several partial sums", deal.strands);
+    text += fmt::format("; {} strands do not divide evenly, so ranks send several partial sums",
+                        assignment.strands);
   program::DataRanks tried = r;
-  const std::string why = program::resolve_nodes(tried, deal.strands);
+  const std::string why = program::resolve_nodes(tried, assignment.strands);
   if (r.node_first) text += "; reduced inside each node, then between nodes";
   if (!why.empty()) text += fmt::format("; all ranks reduce in one group, because {}", why);
   const bool uneven = session.plan.seat.nodes > 1 && r.width() > 1 && r.per_node == 0;

@@ -34,7 +34,7 @@ void check_place(const Place& place) {
   require_shared_secret(place, "Key Vault and add --secret LOCKSTEP_SECRET=azure:VAULT/NAME");
 }
 
-// Azure ML deals torchrun's variables to its one process; the ranks are the launcher's to number.
+// Azure ML gives torchrun's variables to its one process; the ranks are the launcher's to number.
 std::string command_of(const Job& job) {
   Job inside = job;
   inside.place.environment.clear();  // in the specification already

@@ -30,7 +30,7 @@ Pointer at(void* memory, int64_t bytes) {
 
 // LOCKSTEP_ATTENTION names who computes, where it can: flash, cudnn, or own, for tests and for a library that
 // misbehaves. "pieces" is cuDNN that cuts short sequences as if they were long: for tests.
-bool wished(const char* what) { return base::environment("LOCKSTEP_ATTENTION") == what; }
+bool forced(const char* what) { return base::environment("LOCKSTEP_ATTENTION") == what; }
 constexpr int64_t kTestChunk = 40;
 
 // What computes the backward pass: `whole`, or `pieces`, or neither, which is our own kernels.
@@ -40,7 +40,7 @@ struct Backward {
 };
 
 const AttentionPlan* flash_of(const AttentionPlanShape& shape) {
-  if (wished("cudnn") || wished("pieces")) return nullptr;
+  if (forced("cudnn") || forced("pieces")) return nullptr;
   return FlashAttention::find(shape);
 }
 
@@ -67,14 +67,14 @@ const AttentionPlan* of_documents(const AttentionPartShape& s, AttentionPass pas
 }
 
 // Chunks of packed samples: our own kernels, because neither library can be told where documents begin.
-bool only_own(const AttentionPartShape& s) { return wished("own") || s.kept_apart; }
+bool only_own(const AttentionPartShape& s) { return forced("own") || s.kept_apart; }
 
 const AttentionPlan* forward_of(const AttentionPartShape& s) {
   if (only_own(s)) return nullptr;
   if (s.documents > 0) return of_documents(s, AttentionPass::forward);
   const AttentionPlanShape shape = forward_shape(s);
   const AttentionPlan* flash = flash_of(shape);
-  if (flash != nullptr && (flash_forward_is_faster(s) || wished("flash"))) return flash;
+  if (flash != nullptr && (flash_forward_is_faster(s) || forced("flash"))) return flash;
   const AttentionPlan* cudnn = CudnnAttention::find(shape);
   return cudnn != nullptr ? cudnn : flash;
 }
@@ -82,10 +82,10 @@ const AttentionPlan* forward_of(const AttentionPartShape& s) {
 Backward backward_of(const AttentionPartShape& s, int64_t dq_stride, int64_t dkv_stride) {
   if (only_own(s)) return {};
   if (s.documents > 0) return {of_documents(s, AttentionPass::backward), nullptr};
-  if (wished("pieces")) return {nullptr, AttentionPieces::find(s, kTestChunk)};
+  if (forced("pieces")) return {nullptr, AttentionPieces::find(s, kTestChunk)};
   const AttentionPlanShape shape = backward_shape(s, dq_stride, dkv_stride);
   const AttentionPlan* flash = flash_of(shape);
-  if (flash != nullptr && (flash_backward_is_faster(s) || wished("flash"))) return {flash, nullptr};
+  if (flash != nullptr && (flash_backward_is_faster(s) || forced("flash"))) return {flash, nullptr};
   if (const AttentionPlan* cudnn = CudnnAttention::find(shape)) return {cudnn, nullptr};
   if (flash != nullptr) return {flash, nullptr};
   return {nullptr, AttentionPieces::find(s)};

@@ -43,8 +43,9 @@ void set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute,
 }
 
 template <class T>
-void set(cublasLtMatmulPreference_t wish, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
-  check(cublasLtMatmulPreferenceSetAttribute(wish, attribute, &value, sizeof(value)),
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+         const T& value) {
+  check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
         "cublasLtMatmulPreferenceSetAttribute");
 }
 
@@ -128,22 +129,22 @@ bool is_allowed(const cublasLtMatmulAlgo_t& algorithm, bool split) {
 // over k may be cut.
 std::vector<MatmulCandidate> proposals(MatmulPlan& plan, cublasLtHandle_t handle, const MatmulKey& key,
                                        int64_t workspace, bool split) {
-  cublasLtMatmulPreferenceOpaque_t wish{};
-  check(cublasLtMatmulPreferenceInit(&wish), "cublasLtMatmulPreferenceInit");
-  set(&wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace));
+  cublasLtMatmulPreferenceOpaque_t preference{};
+  check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
+  set(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace));
   // Parts of a split sum go to the workspace in fp32 and are added in order.
-  set(&wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+  set(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<uint32_t>(split ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE));
-  set(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(key.alignment_b));
-  set(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(key.alignment_a));
-  set(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(key.alignment_c));
-  set(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(key.alignment_c));
+  set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(key.alignment_b));
+  set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(key.alignment_a));
+  set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(key.alignment_c));
+  set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(key.alignment_c));
 
   constexpr int kMost = 16;
   cublasLtMatmulHeuristicResult_t found[kMost];
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, &plan.product, &plan.b, &plan.a,
-                                                               &plan.c, &plan.c, &wish, kMost, found, &count);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle, &plan.product, &plan.b, &plan.a, &plan.c, &plan.c, &preference, kMost, found, &count);
   if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "cublasLtMatmulAlgoGetHeuristic", key);
   std::vector<MatmulCandidate> allowed;
   for (int i = 0; i < count; ++i) {

@@ -35,7 +35,7 @@ struct Scheduled {
 
   int nodes = 1;
   int fewest_nodes = 1;  // less than `nodes` in an elastic job
-  int node = 0;          // -1: not told; the rendezvous deals numbers, by lowest task
+  int node = 0;          // -1: not told; the rendezvous assigns numbers, by lowest task
   int task = 0, tasks = 1;
   int local_task = 0, node_tasks = 1;  // among the tasks of this node
 

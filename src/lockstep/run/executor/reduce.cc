@@ -52,13 +52,13 @@ class Reduce {
         launch_(launch),
         group_(context.options.ranks->group(i.among, i.lane)),
         kernels_(kernels::kernels_for(context.device.id().kind)) {
-    const program::Deal deal = ranks_.deal(c_.program.strands);
+    const program::StrandAssignment assignment = ranks_.assignment(c_.program.strands);
     runs_ = program::reduce_runs(c_.program, i.among, what.round);
     LS_ASSERT(static_cast<int>(runs_.size()) == group_.size() &&
               program::reduce_self(ranks_, i.among) == group_.rank());
     for (int64_t round = 0; round < what.round; ++round) {
       for (int q = 0; q < ranks_.shard; ++q) {
-        if (const int64_t s = deal.in_round(ranks_.replica, q, round); s >= 0) kept_.push({s, s + 1});
+        if (const int64_t s = assignment.in_round(ranks_.replica, q, round); s >= 0) kept_.push({s, s + 1});
       }
     }
     for (const auto* uses : {&i.reads, &i.writes}) {
@@ -220,14 +220,14 @@ class Reduce {
 
 // Which data rank computes a slice.
 std::vector<int> owners(const program::Program& program) {
-  const program::Deal deal = program.ranks.deal(program.strands);
+  const program::StrandAssignment assignment = program.ranks.assignment(program.strands);
   const int64_t per_strand = program.slices / program.strands;
   std::vector<int> owner(static_cast<size_t>(program.slices), -1);
-  for (int p = 0; p < deal.replicas; ++p) {
-    for (int r = 0; r < deal.shard; ++r) {
-      for (const int64_t strand : deal.of_rank(p, r)) {
+  for (int p = 0; p < assignment.replicas; ++p) {
+    for (int r = 0; r < assignment.shard; ++r) {
+      for (const int64_t strand : assignment.of_rank(p, r)) {
         for (int64_t k = 0; k < per_strand; ++k)
-          owner[static_cast<size_t>(strand * per_strand + k)] = p * deal.shard + r;
+          owner[static_cast<size_t>(strand * per_strand + k)] = p * assignment.shard + r;
       }
     }
   }

@@ -69,7 +69,7 @@ std::string changes_since(const recipe::Recipe& earlier, const recipe::Resolved&
     const recipe::Key* key = recipe::find_key(name);
     const std::string was = recipe::value_text(*key, earlier);
     // The version that wrote this did not have the key; what "auto" comes to is what it did.
-    if (is_free(name) || is_length(name) || (was == "\"auto\"" && !recipe::is_wished(now, *key))) continue;
+    if (is_free(name) || is_length(name) || (was == "\"auto\"" && !recipe::is_chosen(now, *key))) continue;
     changes += fmt::format("\n    {}: was {}, is {}", name, was, recipe::value_text(*key, now.recipe));
   }
   return changes;

@@ -48,7 +48,7 @@ std::string min_lr_remark(const recipe::Resolved& resolved) {
   constexpr double kUsualFraction = 1e-3;
   const auto& o = resolved.recipe.optim;
   const bool absolute = o.min_lr > 0 && (o.min_lr < kUsualFraction || o.min_lr >= o.lr);
-  if (!absolute || !falls(resolved.recipe) || !recipe::is_wished(resolved, *recipe::find_key("optim.min_lr")))
+  if (!absolute || !falls(resolved.recipe) || !recipe::is_chosen(resolved, *recipe::find_key("optim.min_lr")))
     return "";
   const double end = o.lr * optim::batch_scale(resolved.recipe) * o.min_lr;
   return fmt::format("optim.min_lr = {} is a fraction of optim.lr = {}: the final learning rate is {:.4g}",
@@ -89,7 +89,7 @@ std::vector<std::string> thread_remarks(const ThreadFacts& facts) {
 }
 
 std::vector<std::string> remarks_on(const Plan& plan, const recipe::Circumstances& run) {
-  std::vector<std::string> lines = recipe::set_in_vain(plan.resolved, run);
+  std::vector<std::string> lines = recipe::keys_without_effect(plan.resolved, run);
   const std::vector<std::string> schedule = schedule_remarks(plan.resolved);
   lines.insert(lines.end(), schedule.begin(), schedule.end());
   if (plan.device->id().kind != device::Kind::cpu) return lines;

@@ -156,7 +156,7 @@ void check_heads(const recipe::Recipe& recipe, const model::Parts& parts, int64_
   const auto& m = recipe.model;
   const int64_t seq_len = recipe.data.seq_len;
   const int shares = parts.product_parts();
-  int64_t heads = 0, kv_heads = 0;  // that each of them deals out; none: a family without attention
+  int64_t heads = 0, kv_heads = 0;  // that each of them takes a part of; none: a family without attention
   if (model::find_family(m.family).attends()) heads = m.heads / shares, kv_heads = m.kv_heads.value / shares;
   const int64_t common = std::gcd(std::gcd(seq_len, ranks), std::gcd(heads, kv_heads));
   const std::string ways =
@@ -268,11 +268,11 @@ void check_slices(const recipe::Recipe& recipe, const program::DataRanks& ranks,
                     parts.tensor));
   }
   if (stages.count == 1) return;
-  const program::Deal deal = ranks.deal(recipe.batch.strands.value);
+  const program::StrandAssignment assignment = ranks.assignment(recipe.batch.strands.value);
   const int64_t per_strand = slices / recipe.batch.strands.value;
   for (int replica = 0; replica < ranks.replicas; ++replica) {
     for (int shard_rank = 0; shard_rank < ranks.shard; ++shard_rank) {
-      const auto own = static_cast<int64_t>(deal.of_rank(replica, shard_rank).size()) * per_strand;
+      const auto own = static_cast<int64_t>(assignment.of_rank(replica, shard_rank).size()) * per_strand;
       const std::string why = program::cannot(stages.schedule, stages.count, stages.chunks, own);
       if (own > 0 && !why.empty()) throw ConfigError(168, why);
     }
