@@ -8,7 +8,7 @@
 
 # What the build takes from Debian's libraries: headers, cmake's descriptions, static libraries.
 cross_packages=(libfmt-dev libfmt9 nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libssl-dev libhwloc-dev libpcre2-dev zlib1g-dev
-  libzstd-dev libgtest-dev)
+  libzstd-dev libgtest-dev libgmock-dev libbenchmark-dev libbenchmark1debian)
 declare -A debian_architectures=([aarch64]=arm64)
 
 # apt_of ARCHITECTURE WORD...: apt with lists of its own, which knows that architecture alone.
