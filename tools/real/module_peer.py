@@ -279,11 +279,14 @@ def tables():
             raise SystemExit(f"taken: {says}")
         except lockstep.RecipeError as error:
             assert says in str(error), error
-    try:
-        lockstep.train("first", stepz=1, quiet=True)
-        raise SystemExit("taken: stepz")
-    except lockstep.RecipeError as error:
-        assert "did you mean steps?" in str(error), error
+    for name, says in (("stepz", "did you mean run__steps (run.steps)?"), ("learning_rate", "did you mean optim__lr"),
+                       ("epochs", "run.steps = epochs"), ("bf16", 'write precision__compute="bf16"')):
+        try:
+            lockstep.train("first", quiet=True, **{name: 1})
+            raise SystemExit(f"taken: {name}")
+        except lockstep.RecipeError as error:
+            assert says in str(error) and error.number == "LS0101", error
+    assert lockstep.plan("first", steps=3)["steps"] == 3
 
 
 def everything_else():
