@@ -292,6 +292,10 @@ def tables():
 def everything_else():
     """state_dict without torch, plans, recipes, tokenizers."""
     run = train("small", overrides={"run.steps": 2, "model.layers": 1, "model.hidden": 32, "model.heads": 2})
+    texts = run.generate(["this dog", "the dog"], max_new_tokens=2, temperature=0)
+    assert [text.startswith(begin) for text, begin in zip(texts, ("this dog", "the dog"))] == [True] * 2, texts
+    assert len(run.generate("this dog", samples=3, tokens=2)) == 3 and run.generate([]) == []
+    assert texts[0] == run.generate("this dog", tokens=2, temperature=0)
     arrays = run.state_dict(framework="numpy")
     tensors = run.state_dict(framework="torch")
     assert arrays.keys() == tensors.keys() and len(arrays) > 5
