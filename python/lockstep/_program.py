@@ -1,5 +1,4 @@
 """The native program: where it is, how it is asked, and what it refuses."""
-import difflib
 import json
 import os
 import re
@@ -145,9 +144,17 @@ def key_name(name: str) -> str:
         return fits[0]
     if fits:
         raise RecipeError(f"{name} could be {' or '.join(fits)}; write it as {fits[0].replace('.', '__')}", 2)
-    near = difflib.get_close_matches(key, sorted({one.split(".")[1] for one in _known_keys()}), 1)
-    raise RecipeError(f"no recipe key is called {name}; " +
-                      (f"did you mean {near[0]}?" if near else "`lockstep explain` lists them"), 2)
+    raise RecipeError(_refusal_of(key), 2)
+
+
+def _refusal_of(name: str) -> str:
+    """What the program says of a name that is no key; the keys it proposes as Python writes them."""
+    try:
+        ask(["train", f"{name}=0", "--dry-run"])
+    except RecipeError as refused:
+        said = re.sub(r"did you mean (\w+)\.(\w+)\?", r"did you mean \1__\2 (\1.\2)?", str(refused))
+        return re.sub(r"write (\w+)\.(\w+)=(\w+)", r'write \1__\2="\3"', said)
+    return f"{name} is not a recipe key"
 
 
 def key_values(overrides: Optional[Mapping[str, Value]], keys: Mapping[str, Value]) -> Dict[str, Value]:

@@ -1,12 +1,13 @@
 """A run folder: what a run was, what it measured and what it saved."""
+import json
 import os
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
 
 from . import _tensors
 from ._rows import row_of
-from ._program import DataError, PathLike, Value, ask, json_of, key_values, key_words, option_words
+from ._program import DataError, PathLike, RecipeError, Value, as_text, ask, json_of, key_values, key_words, option_words
 
 
 class Metrics(List[Dict[str, Any]]):
@@ -122,12 +123,19 @@ class Run:
         from transformers import AutoModelForCausalLM  # type: ignore
         return AutoModelForCausalLM.from_pretrained(str(self.checkpoint(step)), **options)
 
-    def generate(self, prompt: str = "", tokens: int = 100, **options: Value) -> str:
-        """Text with the prompt in front; options are those of `lockstep generate` (temperature=0.7, top_p=0.9)."""
-        words = ["generate", str(self.folder), "--tokens", str(tokens), "--json"]
-        if prompt:
-            words += ["--prompt=" + prompt]  # one word: a prompt may begin with a dash
-        return str(json_of(ask(words + option_words(options)))["text"])
+    def generate(self, prompt: Union[str, Sequence[str]] = "", tokens: int = 100, **options: Any) -> Any:
+        """Text with the prompt in front; a list for a list of prompts, or with samples=3. Options are those of
+        `lockstep generate` (temperature=0.7, top_p=0.9); tokens may also be called max_new_tokens."""
+        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+        if not all(isinstance(one, str) for one in prompts):
+            raise RecipeError("prompts are texts: generate(\"The dog\") or generate([\"The dog\", \"A cat\"])", 2)
+        tokens = options.pop("max_new_tokens", options.pop("max_tokens", tokens))
+        words = ["generate", str(self.folder), "--tokens", as_text(tokens), "--json"]
+        if prompts != [""]:
+            words += ["--prompt=" + one for one in prompts]  # one word: a prompt may begin with a dash
+        said = ask(words + option_words(options)) if prompts else ""
+        texts = [str(json.loads(line)["text"]) for line in said.splitlines() if line.startswith("{")]
+        return texts[0] if isinstance(prompt, str) and len(texts) == 1 else texts
 
     def eval(self, overrides: Optional[Dict[str, Value]] = None, **keys: Value) -> Dict[str, Any]:
         """What `lockstep eval` reports; keys name other data: eval(data__path="held-out.txt")."""

@@ -58,8 +58,9 @@ def train(recipe: PathLike = "first", run: Optional[PathLike] = None, *, model: 
 
 def plan(recipe: PathLike = "first", on: Optional[str] = None, overrides: Optional[Mapping[str, Value]] = None,
          **keys: Value) -> Dict[str, Any]:
-    """What a run would take: time, memory and cost, on this machine or on others (on="8xH100")."""
-    words = ["plan", *recipe_words(recipe), "--json"] + (["--on", on] if on else [])
+    """What a run would take: with on="8xH100" time, memory and cost there, otherwise the memory on this machine."""
+    words = (["plan", *recipe_words(recipe), "--json", "--on", on] if on is not None
+             else ["train", *recipe_words(recipe), "--json", "--dry-run"])
     return json_of(ask(words + key_words(key_values(overrides, keys))))
 
 

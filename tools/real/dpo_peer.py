@@ -92,8 +92,9 @@ def encoded(tokenizer, row, answer, length):
     """Tokens, and from which on they are trained."""
     if isinstance(row[answer], str):
         prompt = tokenizer(row["prompt"], add_special_tokens=False)["input_ids"]
-        ids = prompt + tokenizer(row[answer], add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id]
-        return ids[: length + 1], len(prompt)
+        both = [tokenizer(row["prompt"] + row[each], add_special_tokens=False)["input_ids"] for each in ("chosen", "rejected")]
+        first = min(len(os.path.commonprefix([prompt, ids])) for ids in both)
+        return (both[answer == "rejected"] + [tokenizer.eos_token_id])[: length + 1], first
     prompt = row["prompt"] if isinstance(row.get("prompt"), list) else row[answer][:-1]
     begin = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
     whole = tokenizer.apply_chat_template(prompt + row[answer][-1:], tokenize=False)

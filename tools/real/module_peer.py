@@ -279,16 +279,23 @@ def tables():
             raise SystemExit(f"taken: {says}")
         except lockstep.RecipeError as error:
             assert says in str(error), error
-    try:
-        lockstep.train("first", stepz=1, quiet=True)
-        raise SystemExit("taken: stepz")
-    except lockstep.RecipeError as error:
-        assert "did you mean steps?" in str(error), error
+    for name, says in (("stepz", "did you mean run__steps (run.steps)?"), ("learning_rate", "did you mean optim__lr"),
+                       ("epochs", "run.steps = epochs"), ("bf16", 'write precision__compute="bf16"')):
+        try:
+            lockstep.train("first", quiet=True, **{name: 1})
+            raise SystemExit(f"taken: {name}")
+        except lockstep.RecipeError as error:
+            assert says in str(error) and error.number == "LS0101", error
+    assert lockstep.plan("first", steps=3)["steps"] == 3
 
 
 def everything_else():
     """state_dict without torch, plans, recipes, tokenizers."""
     run = train("small", overrides={"run.steps": 2, "model.layers": 1, "model.hidden": 32, "model.heads": 2})
+    texts = run.generate(["this dog", "the dog"], max_new_tokens=2, temperature=0)
+    assert [text.startswith(begin) for text, begin in zip(texts, ("this dog", "the dog"))] == [True] * 2, texts
+    assert len(run.generate("this dog", samples=3, tokens=2)) == 3 and run.generate([]) == []
+    assert texts[0] == run.generate("this dog", tokens=2, temperature=0)
     arrays = run.state_dict(framework="numpy")
     tensors = run.state_dict(framework="torch")
     assert arrays.keys() == tensors.keys() and len(arrays) > 5

@@ -57,7 +57,7 @@ assert run.generate("this dog", tokens=5, temperature=0).startswith("this dog")
 assert run.eval()["loss"] > 0
 assert run.resume(quiet=True).folder == run.folder
 print(repr(run.metrics().tail(2)))
-for keys, says in (({"steps": "many"}, "run.steps"), ({"nonsense": 1}, "no recipe key"), ({"name": "x"}, "could be")):
+for keys, says in (({"steps": "many"}, "run.steps"), ({"nonsense": 1}, "nonsense is not a recipe key"), ({"name": "x"}, "could be")):
     try:
         lockstep.train("first", quiet=True, **keys)
         raise SystemExit(f"{keys} was taken")

@@ -15,6 +15,8 @@
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/cli/spaced_keys.h"
+#include "lockstep/recipe/other_names.h"
+#include "lockstep/recipe/schema.h"
 #include "lockstep/terminal/table.h"
 #include "lockstep/terminal/terminal.h"
 
@@ -25,6 +27,14 @@ namespace {
 // What holds where the option is left out, unless the help says so itself.
 std::string with_default(const std::string& help, const std::string& value) {
   return value.empty() || help.find("default") != std::string::npos ? help : help + "; default: " + value;
+}
+
+// For a key written as an option, also under the name that other trainers have for it; empty: it is none.
+std::string remedy_among_keys(const std::string& bare, bool takes_recipe) {
+  if (!takes_recipe && recipe::find_key(bare) == nullptr) return "";
+  if (const std::string_view advice = recipe::advice_for(bare); !advice.empty()) return std::string(advice);
+  const recipe::Key* key = recipe::key_called(bare);
+  return key == nullptr ? "" : fmt::format("recipe keys have no dashes: write {}=VALUE", key->name);
 }
 
 }  // namespace
@@ -242,10 +252,11 @@ void Arguments::check_leftovers() const {
     std::vector<std::string> names;
     for (const Option& option : option_names_) names.push_back(option.name);
     const std::string near = name.starts_with("-") ? base::nearest_word(name, names) : "";
-    const std::string remedy = recipe::find_key(bare)
-                                   ? fmt::format("recipe keys have no dashes: write {}=VALUE", bare)
-                               : near.empty() ? fmt::format("see `lockstep {} --help`", command_)
-                                              : fmt::format("did you mean {}?", near);
+    std::string remedy = name.starts_with("-") ? remedy_among_keys(bare, recipe_ != nullptr) : "";
+    if (remedy.empty()) {
+      remedy = near.empty() ? fmt::format("see `lockstep {} --help`", command_)
+                            : fmt::format("did you mean {}?", near);
+    }
     throw base::ConfigError(109,
                             fmt::format("{}: unknown argument {}; {}", command_, base::quoted(word), remedy));
   }

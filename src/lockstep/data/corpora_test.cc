@@ -15,6 +15,7 @@
 #include "lockstep/data/documents/packing_testing.h"
 #include "lockstep/data/formats/files.h"
 #include "lockstep/data/formats/megatron.h"
+#include "lockstep/data/formats/records.h"
 #include "lockstep/data/kind.h"
 #include "lockstep/data/test_folder.h"
 
@@ -269,11 +270,12 @@ TEST(Corpora, DamagedMdsFoldersAreReadOrRefused) {
 
 TEST(Corpora, AnIndexNamesOnlyFilesBesideIt) {
   TestFolder folder;
-  std::string index = base::try_read_file(sample("mds/index.json")).text;
-  const size_t name = index.find("shard.00000.mds");
-  index.replace(name, 15, "../../etc/passwd");
-  folder.write("index.json", index);
-  EXPECT_EQ(base::number_of_refusal([&] { read_one(folder / "index.json", {}); }), 279);
+  for (const char* name : {"../../etc/passwd", "/etc/passwd", "a/../../passwd", "..", "a/"}) {
+    std::string index = base::try_read_file(sample("mds/index.json")).text;
+    index.replace(index.find("shard.00000.mds"), 15, name);
+    folder.write("index.json", index);
+    EXPECT_EQ(base::number_of_refusal([&] { read_one(folder / "index.json", {}); }), 279) << name;
+  }
   folder.write("saved/dataset_info.json", "{}");
   folder.write("saved/state.json", R"({"_data_files": [{"filename": "../x.arrow"}]})");
   EXPECT_EQ(base::number_of_refusal([&] { find_files({.key = "data.path", .path = folder / "saved"}); }),
@@ -282,6 +284,19 @@ TEST(Corpora, AnIndexNamesOnlyFilesBesideIt) {
   EXPECT_NE(base::refusal(282, [&] { find_files({.key = "data.path", .path = folder / "dict"}); })
                 .find("validation, test"),
             std::string::npos);
+}
+
+// What merge_index() of MosaicML's library writes over the folders of several writers.
+TEST(Corpora, AnMdsIndexMayListFoldersBelowIt) {
+  TestFolder folder;
+  fs::copy(sample("mds"), folder / "0");
+  std::string index = base::try_read_file(sample("mds/index.json")).text;
+  for (size_t at = 0; (at = index.find("\"shard.", at)) != std::string::npos; at += 2)
+    index.insert(at + 1, "0/");
+  folder.write("index.json", index);
+  EXPECT_EQ(find_files({.key = "data.path", .path = folder.path()}).files,
+            std::vector<std::string>{folder / "index.json"});
+  EXPECT_EQ(read_one(folder / "index.json", {}).texts, read_one(sample("mds/index.json"), {}).texts);
 }
 
 // Megatron's layout, by its documentation: magic, version, type, counts, lengths, places, documents.
@@ -386,8 +401,45 @@ TEST(Corpora, JsonFilesAreReadByTheirContent) {
   }
   const std::string one = folder.write("d.json", "[{\"text\": \"a\"}]");
   EXPECT_EQ(base::number_of_refusal([&] { open_corpus(one, {}); }), 236);
-  EXPECT_NE(open_corpus(one, {.json_is_text = true}), nullptr);
+  EXPECT_NE(open_corpus(one, {.as_text = true}), nullptr);
   EXPECT_NE(open_corpus(folder.write("e.json", "no JSON at all"), {}), nullptr);
+}
+
+// data.kind = "text" with a tokenizer means a file's bytes, whatever it is called.
+TEST(Corpora, TextIsTextWhateverItsNameEndsWith) {
+  const TestFolder folder;
+  const std::string lines = "{\"text\": \"some\"}\n";
+  for (const char* name : {"a.jsonl", "a.csv", "a.tsv", "a.json", "index.json", "a.txt"}) {
+    EXPECT_EQ(read_one(folder.write(name, lines), {.as_text = true}).texts, std::vector<std::string>{lines})
+        << name;
+  }
+  EXPECT_EQ(read_one(folder.write("a.jsonl.gz", gzip(lines)), {.as_text = true}).texts,
+            std::vector<std::string>{lines});
+  const std::string archive = folder.write("a.csv", "PK\x03\x04 and more");
+  EXPECT_EQ(base::number_of_refusal([&] { open_corpus(archive, {.as_text = true}); }), 236);
+}
+
+// As PowerShell's > and Excel write: with a mark of the byte order or without.
+TEST(Corpora, Utf16IsNamedWithItsRemedy) {
+  const TestFolder folder;
+  const std::string plain = "{\"text\": \"some\"}\n";
+  std::string little, big;
+  for (const char c : plain) little += {c, '\0'}, big += {'\0', c};
+  for (const auto& [bytes, name] :
+       std::initializer_list<std::pair<std::string, std::string>>{{"\xff\xfe" + little, "UTF-16 "},
+                                                                  {"\xfe\xff" + big, "UTF-16 "},
+                                                                  {little, "UTF-16LE "},
+                                                                  {big, "UTF-16BE "}}) {
+    for (const char* ending : {".jsonl", ".csv", ".txt", ".json", ".jsonl.gz"}) {
+      const std::string file = std::string("a") + ending;
+      const std::string path = folder.write(file, file.ends_with("gz") ? gzip(bytes) : bytes);
+      const std::string said = base::refusal(236, [&] { open_corpus(path, {}); });
+      EXPECT_NE(said.find("`iconv -f " + name + "-t UTF-8`"), std::string::npos) << file << ": " << said;
+    }
+    EXPECT_EQ(base::number_of_refusal([&] { RecordFile{folder.write("chat.jsonl", bytes)}; }), 236);
+    EXPECT_EQ(base::number_of_refusal([&] { infer_kind(folder.write("a.txt", bytes), true, "text"); }), 236);
+  }
+  EXPECT_NE(open_corpus(folder.write("a.txt", std::string("a\0b\0 words", 10)), {}), nullptr);
 }
 
 }  // namespace

@@ -118,6 +118,7 @@ std::string kind_of(const std::string& packed, const std::string& field) {
   if (const std::string kind = kind_by_name(file); !kind.empty()) return kind;
   if (bytes.empty()) return "";
   if (const std::string kind = kind_by_looks(ending, bytes); !kind.empty()) return kind;
+  if (ending != ".bin") refuse_utf16(file, bytes);
   if (ending == ".json") {
     refuse(
         fmt::format("{} is a single JSON document; write one object per line (jsonl), or set data.kind=text "

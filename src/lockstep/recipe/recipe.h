@@ -63,6 +63,7 @@ struct Recipe {
     double rope_scaling = 0;           // factor by which positions are stretched; 0 is none
     std::string rope_type = "llama3";  // llama3, linear, yarn, dynamic, longrope: how
     double rope_low_freq = 1, rope_high_freq = 4;
+    bool rope_whole_limits = true;  // yarn: blends between whole rotations
     double rope_attention = 0;  // what yarn and longrope multiply cosines and sines with; 0: as their authors
     int64_t rope_original_context = 8192;
     std::string rope_short_factor = "",

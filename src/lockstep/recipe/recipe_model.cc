@@ -84,7 +84,9 @@ void add_model(std::vector<Key>& keys) {
                     .at_most = 1 << 28,
                     .also = {"n_positions", "max_position_embeddings", "context_length", "n_ctx"}}),
           make_key(MEMBER(model.dropout), always(), "Dropout probability.", "0.1",
-                   {.at_least = 0, .at_most = 0.99, .also = {"dropout_rate", "resid_pdrop"}}),
+                   {.at_least = 0,
+                    .at_most = 0.99,
+                    .also = {"dropout_rate", "resid_pdrop", "hidden_dropout_prob", "attention_dropout"}}),
           make_key(MEMBER(model.tied), always(), "Tie the embedding and the output head.", "false",
                    {.also = {"tie_word_embeddings", "tie_embeddings", "weight_tying"}}),
           make_key(
@@ -164,6 +166,10 @@ void add_model(std::vector<Key>& keys) {
           make_key(MEMBER(model.rope_high_freq), stretched({"llama3", "yarn"}),
                    "With rope_scaling, waves shorter than rope_original_context / this are left alone.",
                    "4.0", {.at_most = 1e6, .above = 0, .also = {"high_freq_factor", "beta_fast"}}),
+          make_key(MEMBER(model.rope_whole_limits), stretched({"yarn"}),
+                   "Whether yarn rounds the two rotations that it blends between to integers, outwards. "
+                   "Most models do; gpt-oss does not.",
+                   "false", {.also = {"truncate", "rope_truncate"}}),
           make_key(MEMBER(model.rope_original_context), stretched({"llama3", "yarn", "dynamic", "longrope"}),
                    "With rope_scaling, the context length before it was stretched.", "8192",
                    {.at_least = 1, .at_most = 1 << 28, .also = {"original_max_position_embeddings"}}),
@@ -187,7 +193,9 @@ void add_model(std::vector<Key>& keys) {
               "that "
               "runs, so use only files you trust.",
               "\"checkpoints/llama-3.2-1b\"",
-              {.also = {"pretrained", "init_from", "checkpoint", "model_path"}, .names = Key::Names::input}),
+              {.also = {"pretrained", "init_from", "checkpoint", "model_path", "model_name",
+                        "model_name_or_path", "model_id", "base_model"},
+               .names = Key::Names::input}),
       });
 }
 
@@ -202,7 +210,8 @@ void add_optim(std::vector<Key>& keys) {
           make_key(MEMBER(optim.schedule), always(), "How the learning rate decays after the warm-up.",
                    "\"wsd\"",
                    {.choices = choice_names("optim.schedule"),
-                    .also = {"lr_schedule", "scheduler", "lr_scheduler", "lr_scheduler_type", "decay"}}),
+                    .also = {"lr_schedule", "scheduler", "lr_scheduler", "lr_scheduler_type",
+                             "lr_decay_style", "decay"}}),
           make_key(MEMBER(optim.warmup), always(), "Steps over which the learning rate rises from zero.",
                    "200",
                    {.at_least = 0,
@@ -349,7 +358,7 @@ void add_precision(std::vector<Key>& keys) {
                    "fp8 products in the layers and, with fp8_head, in the output head.",
                    "\"bf16\"",
                    {.choices = {"auto", "fp32", "bf16", "fp16", "fp8"},
-                    .also = {"dtype", "precision", "mixed_precision", "amp"}}),
+                    .also = {"dtype", "torch_dtype", "precision", "mixed_precision", "amp"}}),
           make_key(MEMBER(precision.tf32), all_of({on_a_gpu(), is("precision.compute", {"fp32"})}),
                    "Let fp32 matrix products on GPUs round their inputs to TF32.", "false",
                    {.also = {"allow_tf32"}}),

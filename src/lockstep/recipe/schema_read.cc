@@ -7,6 +7,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/recipe/mistakes.h"
+#include "lockstep/recipe/other_names.h"
 #include "lockstep/recipe/path_list.h"
 #include "lockstep/recipe/schema.h"
 #include "lockstep/recipe/schema_assign.h"
@@ -26,14 +27,14 @@ bool is_section(std::string_view name) {
 
 // `prefix` is "first.toml:12: " or empty.
 [[noreturn]] void refuse_unknown(const std::string& prefix, const std::string& name) {
-  const std::string near = nearest_key(name);
-  const std::string remedy =
-      near.empty() ? "`lockstep explain` lists the keys" : "did you mean " + near + "?";
   const std::string shown = name.size() > 100 ? base::quoted(name) : name;
-  throw base::ConfigError(101, fmt::format("{}{} is not a recipe key; {}", prefix, shown, remedy));
+  throw base::ConfigError(101, fmt::format("{}{} is not a recipe key; {}", prefix, shown, remedy_for(name)));
 }
 
 [[noreturn]] void refuse_section_as_value(const std::string& prefix, const std::string& name) {
+  if (const std::string_view advice = advice_for(name); !advice.empty()) {
+    throw base::ConfigError(102, fmt::format("{}{}", prefix, advice));
+  }
   for (const Key& key : recipe_keys()) {
     if (key.section() != name) continue;
     throw base::ConfigError(102, fmt::format("{}{} is a section, not a value; set its keys, for example {}",

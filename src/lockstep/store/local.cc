@@ -28,8 +28,21 @@ struct Found {
   bool is_folder = false, is_pattern = false;
 };
 
+// Megatron's pair, by the name of its .bin or by what both names share. Without its .idx the type of tokens
+// is a guess.
+std::vector<Object> pair_of(Store& store, const std::string& path) {
+  const std::string prefix = path.ends_with(".bin") ? path.substr(0, path.size() - 4) : path;
+  std::optional<Object> bin = store.find(prefix + ".bin"), index = bin ? store.find(prefix + ".idx") : bin;
+  if (!index) return {};
+  return {std::move(*bin), std::move(*index)};
+}
+
 Found find(Store& store, const Uri& uri) {
-  if (std::optional<Object> object = store.find(uri.path)) return {.objects = {std::move(*object)}};
+  if (std::optional<Object> object = store.find(uri.path)) {
+    std::vector<Object> pair = uri.path.ends_with(".bin") ? pair_of(store, uri.path) : std::vector<Object>{};
+    if (!pair.empty()) return {.objects = std::move(pair), .is_pattern = true};
+    return {.objects = {std::move(*object)}};
+  }
   if (is_pattern(uri.path)) {
     std::vector<Object> objects = shown_objects(store, folder_of_pattern(uri.path));
     std::erase_if(objects, [&](const Object& one) { return !matches(uri.path, one.key); });
@@ -37,7 +50,11 @@ Found find(Store& store, const Uri& uri) {
     return {.objects = std::move(objects), .is_pattern = true};
   }
   std::vector<Object> objects = shown_objects(store, uri.path);
-  if (objects.empty()) refuse_nothing(uri, "there is no such object, and no folder with objects");
+  if (objects.empty()) {
+    if (std::vector<Object> pair = pair_of(store, uri.path); !pair.empty())
+      return {.objects = std::move(pair), .is_pattern = true};
+    refuse_nothing(uri, "there is no such object, and no folder with objects");
+  }
   return {.objects = std::move(objects), .is_folder = true};
 }
 

@@ -194,5 +194,20 @@ TEST_F(ObjectCacheTest, FoldersPatternsAndObjects) {
   EXPECT_FALSE(std::filesystem::exists(cache.path_of(kUri, "b/c/2.txt")));
 }
 
+// Megatron's .idx says what its .bin holds: who names the .bin, or what both names share, gets both.
+TEST_F(ObjectCacheTest, AnIndexComesWithItsTokens) {
+  for (const char* key : {"b/text.bin", "b/text.idx", "b/alone.bin", "b/index.idx"}) state_.put(key, key);
+  ObjectCache cache(options());
+  const auto fetched = [&](const std::string& path) {
+    return fetch(store_, {.scheme = "s3", .account = {}, .path = path, .query = {}}, cache).files;
+  };
+  const std::vector<std::string> pair = {cache.path_of(kUri, "b/text.bin"),
+                                         cache.path_of(kUri, "b/text.idx")};
+  EXPECT_EQ(fetched("b/text.bin"), pair);
+  EXPECT_EQ(fetched("b/text"), pair);
+  EXPECT_EQ(fetched("b/alone.bin").size(), 1U);
+  EXPECT_THROW(fetched("b/index"), base::DataError);
+}
+
 }  // namespace
 }  // namespace lockstep::store

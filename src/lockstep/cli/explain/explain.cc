@@ -13,6 +13,7 @@
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/model/families/family.h"
+#include "lockstep/recipe/other_names.h"
 #include "lockstep/recipe/schema.h"
 #include "lockstep/terminal/pager.h"
 #include "lockstep/terminal/table.h"
@@ -163,10 +164,8 @@ int explain_word(const std::string& word, bool json) {
     throw base::ConfigError(111, fmt::format("{} is not a Lockstep error code; codes look like LS0107",
                                              base::code_name(*number)));
   }
-  const std::string near = recipe::nearest_key(word);
-  throw base::ConfigError(
-      111, fmt::format("{} is not a key, section or error code; {}", base::quoted(word),
-                       near.empty() ? "`lockstep explain` lists the keys" : "did you mean " + near + "?"));
+  throw base::ConfigError(111, fmt::format("{} is not a key, section or error code; {}", base::quoted(word),
+                                           recipe::remedy_for(word)));
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// bash cuts words at '=': what is offered is then only what follows it.
+// bash cuts words at '=': what is offered is then only what follows it. It writes on the line what it is
+// given: names of folders are quoted, or they would be commands.
 constexpr const char* kBash = R"(_lockstep() {
   local line=${COMP_LINE:0:COMP_POINT} words current
   read -ra words <<<"$line"
@@ -24,6 +25,7 @@ constexpr const char* kBash = R"(_lockstep() {
   current=${words[-1]}
   local IFS=$'\n'
   COMPREPLY=($(command "${words[0]}" --complete "${words[@]:1}" 2>/dev/null))
+  if ((${#COMPREPLY[@]})); then COMPREPLY=($(printf '%q\n' "${COMPREPLY[@]}")); fi
   if [[ $current == *=* && $COMP_WORDBREAKS == *=* ]]; then COMPREPLY=("${COMPREPLY[@]#*=}"); fi
   if [[ ${COMPREPLY[0]-} == *= ]]; then compopt -o nospace 2>/dev/null; fi
 }
@@ -45,9 +47,14 @@ if [[ $funcstack[1] == _lockstep ]]; then _lockstep; else compdef _lockstep lock
 
 constexpr const char* kFish = R"(function __lockstep_complete
   set -l words (commandline -opc) (commandline -ct)
-  command $words[1] --complete $words[2..-1] 2>/dev/null
+  set -l found (command $words[1] --complete $words[2..-1] 2>/dev/null)
+  if set -q found[1]
+    printf '%s\n' $found
+  else
+    __fish_complete_path (commandline -ct)
+  end
 end
-complete -c lockstep -a '(__lockstep_complete)'
+complete -c lockstep -f -a '(__lockstep_complete)'
 )";
 
 struct Shell {
@@ -87,13 +94,24 @@ bool takes_keys(const Description& command) {
   });
 }
 
-// Folders of runs, for commands that take one.
-void offer_runs(Words& found, const Description& command, const std::string& typed) {
-  const bool wanted =
-      std::any_of(command.positionals.begin(), command.positionals.end(), [](const auto& row) {
-        return row.shown.starts_with("RUN") || row.shown == "DIR" || row.shown == "SRC";
-      });
-  if (!wanted) return;
+bool takes_run(const Description& command) {
+  return std::any_of(command.positionals.begin(), command.positionals.end(), [](const auto& row) {
+    return row.shown.starts_with("RUN") || row.shown == "DIR" || row.shown == "SRC";
+  });
+}
+
+// Of "--resume VALUE" and "--tokens, --max-tokens N", not of "--quiet, -q".
+bool takes_value(const Description& command, const std::string& option) {
+  return std::any_of(command.options.begin(), command.options.end(), [&](const auto& row) {
+    const std::string& shown = row.shown;
+    const size_t last = shown.rfind(' ') + 1;
+    if (last == 0 || shown[last] == '-') return false;
+    return fmt::format(" {},", shown.substr(0, last - 1)).find(fmt::format(" {},", option)) !=
+           std::string::npos;
+  });
+}
+
+void offer_runs(Words& found, const std::string& typed) {
   std::error_code error;
   for (fs::directory_iterator at("runs", error), end; !error && at != end; at.increment(error)) {
     std::error_code ignored;
@@ -117,7 +135,10 @@ Words completions_of(const Words& words) {
   }
   for (const Description& command : commands) {
     if (command.command != name) continue;
-    if (typed.starts_with("-")) {
+    const std::string& before = words[words.size() - 2];
+    if (words.size() > 2 && takes_value(command, before)) {  // otherwise a file, which the shell knows
+      if (before == "--run" || before == "--resume") offer_runs(found, typed);
+    } else if (typed.starts_with("-")) {
       for (const std::string& option : command.option_names) {
         if (option.find('_') == std::string::npos) offer(found, option, typed);
       }
@@ -128,7 +149,7 @@ Words completions_of(const Words& words) {
         for (const recipe::Key& key : recipe::recipe_keys()) offer(found, key.name, typed);
       else if (takes_keys(command))
         offer_keys(found, typed);
-      offer_runs(found, command, typed);
+      if (takes_run(command)) offer_runs(found, typed);
       if (name == "completions")
         for (const Shell& shell : kShells) offer(found, shell.name, typed);
     }

@@ -27,6 +27,11 @@ TEST(Completions, OfferWhatFits) {
       {"explain optim.warm", "optim.warmup\n"},
       {"generate runs/f", "runs/first\n"},
       {"plot runs/", "runs/first\n"},
+      {"train --resume runs/", "runs/first\n"},
+      {"train --profile ''", ""},
+      {"metrics runs/first --out ''", ""},
+      {"generate --max-tokens ''", ""},
+      {"train --quiet optim.nam", "optim.name=\n"},
       {"help tra", "train\n"},
       {"completions z", "zsh\n"},
       {"nonsense x", ""},
@@ -56,6 +61,8 @@ TEST(Completions, WorkInBash) {
   EXPECT_EQ(typed("lockstep verif"), "verify\n");
   EXPECT_EQ(typed("lockstep train optim.name=li"), "lion\n");  // bash cuts words at '='
   EXPECT_EQ(typed("lockstep train optim.nam"), "optim.name=\n");
+  std::filesystem::create_directories(folder.path() + "/runs/$(touch told) x");
+  EXPECT_EQ(typed("lockstep why runs/"), "runs/\\$\\(touch\\ told\\)\\ x\n");  // not a command
 }
 
 TEST(Completions, KnowThreeShells) {

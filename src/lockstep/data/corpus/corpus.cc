@@ -54,7 +54,7 @@ const CorpusFormat& format_of_json(const std::string& file, const CorpusFormat& 
 const std::vector<CorpusFormat>& corpus_formats() {
   static const std::vector<CorpusFormat> all = {jsonl_corpus(),   csv_corpus(),   tsv_corpus(),
                                                 parquet_corpus(), arrow_corpus(), arrow_stream_corpus(),
-                                                mds_corpus(),     text_corpus()};
+                                                mds_corpus(),     text_corpus()};  // the last takes any
   return all;
 }
 
@@ -63,8 +63,12 @@ std::unique_ptr<CorpusReader> open_corpus(const std::string& file, const CorpusO
   const std::string begin = first_bytes_of(file, 16);
   const std::string name = in_small_letters(packed ? without_packing(file) : file);
   const CorpusFormat& by_name = format_of(name, begin);
-  const bool json = by_name.endings.empty() && name.ends_with(".json") && !options.json_is_text;
-  const CorpusFormat& format = json ? format_of_json(file, by_name) : by_name;
+  const bool as_text = options.as_text && by_name.begins.empty();
+  if (!as_text && by_name.begins.empty()) refuse_utf16(file, begin);
+  const bool json = by_name.endings.empty() && name.ends_with(".json");
+  const CorpusFormat& format = as_text ? corpus_formats().back()
+                               : json  ? format_of_json(file, by_name)
+                                       : by_name;
   if (packed && !format.packed) {
     throw base::DataError(
         236, fmt::format("{} is a compressed {} file, which is not read: unpack it", file, format.name));

@@ -22,7 +22,7 @@ namespace lockstep::data {
 struct CorpusOptions {
   std::string field = "text";     // of formats with fields
   bool may_cut = false;           // a document may be cut between words
-  bool json_is_text = false;      // data.kind = "text": a .json file's bytes
+  bool as_text = false;           // data.kind = "text": a file's bytes, whatever its name ends with
   bool by_lines = false;          // plain text: each line with its end is a document
   size_t part = size_t{1} << 20;  // bytes of a part, about
 };

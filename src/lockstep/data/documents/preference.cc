@@ -31,26 +31,38 @@ class PairEncoder {
 
   EncodedPair encode(const chat::Json& row) {
     const chat::Preference read = chat::read_preference(row);
-    if (const auto* texts = std::get_if<chat::TextPreference>(&read))
-      return {.chosen = of_text(texts->prompt, texts->chosen),
-              .rejected = of_text(texts->prompt, texts->rejected)};
+    if (const auto* texts = std::get_if<chat::TextPreference>(&read)) return of_texts(*texts);
     const auto& chats = std::get<chat::ChatPreference>(read);
     return {.chosen = of_chat(chats.chosen), .rejected = of_chat(chats.rejected)};
   }
 
  private:
-  // The prompt as a model is given it, the answer as it would continue it, and the token that ends a text.
-  EncodedChat of_text(const std::string& prompt, const std::string& answer) {
-    const text::Tokenizer& tokenizer = *speech_.tokenizer;
-    const std::optional<int32_t> end = tokenizer.end_token();
-    EncodedChat encoded;
-    encoder_->encode(prompt, encoded.ids, {});
-    while (end && !encoded.ids.empty() && encoded.ids.back() == *end) encoded.ids.pop_back();
-    encoded.trained.assign(encoded.ids.size(), false);
-    encoder_->encode(answer, encoded.ids, {.add_special = false});
-    if (end) encoded.ids.push_back(*end);
-    encoded.trained.resize(encoded.ids.size(), true);
-    return encoded;
+  // Ids of the whole text, as TRL has them: many tokenizers begin a text with a token of its own, which an
+  // answer must not begin with. Answers begin where the tokens of either leave those of the prompt.
+  EncodedPair of_texts(const chat::TextPreference& texts) {
+    const std::vector<int32_t> prompt = ids_of(texts.prompt);
+    EncodedPair pair{.chosen = {.ids = ids_of(texts.prompt + texts.chosen), .trained = {}},
+                     .rejected = {.ids = ids_of(texts.prompt + texts.rejected), .trained = {}}};
+    size_t shared = prompt.size();
+    for (const EncodedChat* one : {&pair.chosen, &pair.rejected}) {
+      const auto [left, right] =
+          std::mismatch(prompt.begin(), prompt.end(), one->ids.begin(), one->ids.end());
+      shared = std::min(shared, static_cast<size_t>(left - prompt.begin()));
+    }
+    for (EncodedChat* one : {&pair.chosen, &pair.rejected}) {
+      if (const std::optional<int32_t> end = speech_.tokenizer->end_token()) one->ids.push_back(*end);
+      one->trained.assign(shared, false);
+      one->trained.resize(one->ids.size(), true);
+    }
+    return pair;
+  }
+
+  // As a model is given a text that it continues: without the token that ends one.
+  std::vector<int32_t> ids_of(const std::string& text) {
+    std::vector<int32_t> ids;
+    encoder_->encode(text, ids, {});
+    while (!ids.empty() && ids.back() == speech_.tokenizer->end_token()) ids.pop_back();
+    return ids;
   }
 
   EncodedChat of_chat(const chat::Conversation& conversation) {

@@ -75,6 +75,21 @@ TEST(Preferences, AreTwoSamplesEachWithTheSamePrompt) {
   EXPECT_NE(dataset->describe().find("2 pairs"), std::string::npos) << dataset->describe();
 }
 
+// Ids are those of the whole text: an answer begins where its tokens, or those of the other, leave the
+// prompt's.
+TEST(Preferences, OfTextsAreTokenizedWithTheirPrompt) {
+  const TestFolder folder;
+  const auto dataset =
+      open_dataset(recipe_of(folder.write("a.jsonl", texts("user hel", "lo", "p")), make_model(folder)));
+  std::vector<int32_t> inputs(64), labels(64);
+  EXPECT_EQ(shown(*dataset, 0), "user[ hello<|im_end|>]");
+  EXPECT_EQ(shown(*dataset, 1), "user[ help<|im_end|>]");
+  dataset->read(Split::train, 0, inputs, labels);
+  const std::vector<int32_t> whole = dataset->encode("user hello");
+  EXPECT_EQ(std::vector<int32_t>(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(whole.size())),
+            whole);
+}
+
 TEST(Preferences, OfTextsNeedNoTemplate) {
   const TestFolder folder;
   const std::string model = make_model(folder, false);

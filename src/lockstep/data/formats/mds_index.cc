@@ -35,13 +35,17 @@ json read_index(const std::string& index) {
   return all;
 }
 
-// A name in the same folder, and nowhere else.
+// A file in the same folder or below it, as merge_index() lists the folders of several writers: nowhere else.
 std::string beside(const std::string& index, const json& info) {
   const std::string name = info.is_object() ? info.value("basename", "") : "";
-  if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..")
+  const fs::path path(name);
+  const bool below = !name.empty() && path.is_relative() && path.has_filename() &&
+                     std::none_of(path.begin(), path.end(),
+                                  [](const fs::path& part) { return part == "." || part == ".."; });
+  if (!below)
     refuse(index, fmt::format("names a shard file {}, which is no name of a file beside it",
                               base::quoted(name, 80)));
-  return (fs::path(index).parent_path() / name).string();
+  return (fs::path(index).parent_path() / path).string();
 }
 
 // "ndarray", "ndarray:int32", "ndarray:int32:2048".

@@ -112,6 +112,7 @@ RecordFile::RecordFile(const std::string& path)
   }
   if (packed_) unpack();
   const std::string_view text = whole();
+  refuse_utf16(path, text);
   const size_t begin = begin_of(text), first = text.find_first_not_of(kSpace, begin);
   if (first == std::string_view::npos) return;
   if (text[first] == '[' || is_one_object(text, first)) {

@@ -211,4 +211,25 @@ std::string first_bytes_of(const std::string& file, size_t most) {
   return bytes;
 }
 
+void refuse_utf16(const std::string& file, std::string_view first_bytes) {
+  constexpr size_t kLookedAt = 16, kEnough = 8;
+  const std::string_view begin = first_bytes.substr(0, kLookedAt);
+  size_t zeros[2] = {0, 0};
+  for (size_t at = 0; at < begin.size(); ++at) zeros[at % 2] += begin[at] == '\0';
+  const bool alternate = begin.size() >= kEnough && zeros[0] != zeros[1] &&
+                         zeros[0] + zeros[1] == std::max(zeros[0], zeros[1]) &&
+                         zeros[0] + zeros[1] == begin.size() / 2;
+  std::string name;
+  if (begin.starts_with("\xff\xfe") || begin.starts_with("\xfe\xff")) {
+    name = "UTF-16";
+  } else if (alternate) {
+    name = zeros[1] > 0 ? "UTF-16LE" : "UTF-16BE";
+  } else {
+    return;
+  }
+  throw base::DataError(236, fmt::format("{0} is {1}, and text is read as UTF-8: convert it with "
+                                         "`iconv -f {1} -t UTF-8`",
+                                         file, name));
+}
+
 }  // namespace lockstep::data

@@ -37,5 +37,8 @@ std::vector<std::string> with_packing(const std::vector<std::string>& endings);
 
 // The first bytes of a file, unpacked where it is compressed; fewer where there are no more.
 std::string first_bytes_of(const std::string& file, size_t most);
+// DataError 236 for text of two bytes a character, as PowerShell and Excel write it. Only of files that are
+// text: small tokens look the same.
+void refuse_utf16(const std::string& file, std::string_view first_bytes);
 
 }  // namespace lockstep::data

@@ -73,7 +73,7 @@ struct Encoding {
 TokenStream encode_files(const std::vector<std::string>& files, Encoding& encoding) {
   TokenStream stream;
   const TokenizeOptions options{
-      .corpus = {.field = encoding.data.field, .json_is_text = encoding.data.kind == "text"},
+      .corpus = {.field = encoding.data.field, .as_text = encoding.data.kind == "text"},
       .encoding = {},
       .on_error = encoding.data.on_error == "skip" ? OnError::skip : OnError::stop};
   for (const std::string& file : files) {

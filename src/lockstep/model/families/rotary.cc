@@ -54,6 +54,7 @@ nlohmann::json rope_scaling(const ModelKeys& m) {
   const bool yarn = m.rope_type == "yarn";
   r[yarn ? "beta_slow" : "low_freq_factor"] = m.rope_low_freq;
   r[yarn ? "beta_fast" : "high_freq_factor"] = m.rope_high_freq;
+  if (yarn && !m.rope_whole_limits) r["truncate"] = false;
   return r;
 }
 
@@ -68,12 +69,12 @@ double yarn_attention(const ConfigReader& rope, double factor) {
 }
 
 void read_yarn(const ConfigReader& rope, double stretch, ConfigSettings& settings) {
-  if (!rope.truth("truncate", true)) rope.refuse("truncate is false");
   const double factor = rope.number("factor", stretch);
   settings.push_back({"model.rope_scaling", toml(factor)});
   settings.push_back({"model.rope_low_freq", toml(rope.number("beta_slow", 1))});
   settings.push_back({"model.rope_high_freq", toml(rope.number("beta_fast", 32))});
   settings.push_back({"model.rope_attention", toml(yarn_attention(rope, factor))});
+  if (!rope.truth("truncate", true)) settings.push_back({"model.rope_whole_limits", "false"});
 }
 
 void read_longrope(const ConfigReader& rope, double stretch, ConfigSettings& settings) {
@@ -86,9 +87,10 @@ void read_longrope(const ConfigReader& rope, double stretch, ConfigSettings& set
 }  // namespace
 
 std::vector<std::string> rotary_keys() {
-  return {"model.rope_theta",     "model.rope_scaling",      "model.rope_type",
-          "model.rope_low_freq",  "model.rope_high_freq",    "model.rope_original_context",
-          "model.rope_attention", "model.rope_short_factor", "model.rope_long_factor"};
+  return {"model.rope_theta",      "model.rope_scaling",          "model.rope_type",
+          "model.rope_low_freq",   "model.rope_high_freq",        "model.rope_whole_limits",
+          "model.rope_attention",  "model.rope_original_context", "model.rope_short_factor",
+          "model.rope_long_factor"};
 }
 
 int64_t rotary_dim(const ModelKeys& m) {
@@ -105,6 +107,7 @@ RopeOptions rope_options(const ModelKeys& m) {
           .type = m.rope_type,
           .low_freq = m.rope_low_freq,
           .high_freq = m.rope_high_freq,
+          .whole_limits = m.rope_whole_limits,
           .original_context = m.rope_original_context,
           .attention = m.rope_attention,
           .short_factors = rope_factors(m.rope_short_factor),

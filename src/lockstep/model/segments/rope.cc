@@ -27,8 +27,9 @@ double yarn_frequency(const RopeOptions& o, int64_t i, double frequency) {
     return static_cast<double>(o.turned()) *
            std::log(static_cast<double>(o.original_context) / (turns * 2 * kPi)) / (2 * std::log(o.theta));
   };
-  const double first = std::max(std::floor(number_of(o.high_freq)), 0.0);
-  const double last = std::min(std::ceil(number_of(o.low_freq)), static_cast<double>(o.turned() - 1));
+  const double fast = number_of(o.high_freq), slow = number_of(o.low_freq);
+  const double first = std::max(o.whole_limits ? std::floor(fast) : fast, 0.0);
+  const double last = std::min(o.whole_limits ? std::ceil(slow) : slow, static_cast<double>(o.turned() - 1));
   const double range = first == last ? 0.001 : last - first;
   const double stretched = std::clamp((static_cast<double>(i) - first) / range, 0.0, 1.0);
   return stretched * frequency / o.scaling + (1 - stretched) * frequency;

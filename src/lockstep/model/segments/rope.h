@@ -16,6 +16,7 @@ struct RopeOptions {
   double scaling = 0;           // factor; 0: not stretched
   std::string type = "llama3";  // llama3, linear, yarn, dynamic, longrope
   double low_freq = 1, high_freq = 4;
+  bool whole_limits = true;  // yarn: the rotations it blends between are rounded outwards
   int64_t original_context = 8192;
   double attention = 0;                                 // yarn, longrope; 0: their authors' choice
   std::vector<double> short_factors{}, long_factors{};  // longrope: of each rotation

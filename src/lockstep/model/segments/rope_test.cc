@@ -38,14 +38,17 @@ TEST(Rope, LinearAndYarnAreThoseOfTransformers) {
     double attention;
     std::vector<double> frequencies;
     double amplitude;
+    bool whole_limits = true;
   };
   const double usual = 1 + 0.1 * std::log(4.0);
   // Rotations 0 to 3 of theta 10000: 1, 0.1, 0.01, 0.001. In 100 positions they turn 15.9, 1.6, 0.16 and
-  // 0.016 times, so that YaRN's blend runs from rotation 0 (8 turns: 0.3) to 2 (1 turn: 1.2).
+  // 0.016 times, so that YaRN's blend runs from rotation 0 (8 turns: 0.3) to 2 (1 turn: 1.2); with limits
+  // that are not rounded, rotation 1 is (1 - 0.29873) / (1.20182 - 0.29873) of the way.
   const Row rows[] = {
       {"linear", 0, {0.25, 0.025, 0.0025, 0.00025}, 1},
       {"yarn", 0, {1, 0.1 * (0.5 + 0.125), 0.0025, 0.00025}, usual},
       {"yarn", 1.5, {1, 0.1 * (0.5 + 0.125), 0.0025, 0.00025}, 1.5},
+      {"yarn", 0, {1, 0.1 * (1 - 0.77652 * 0.75), 0.0025, 0.00025}, usual, false},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.type);
@@ -58,6 +61,7 @@ TEST(Rope, LinearAndYarnAreThoseOfTransformers) {
                               .type = row.type,
                               .low_freq = 1,
                               .high_freq = 8,
+                              .whole_limits = row.whole_limits,
                               .original_context = 100,
                               .attention = row.attention};
     std::vector<float> table(16);
