@@ -250,6 +250,23 @@ TEST(Ring, DamagedFilesAreRefusedOrReadSafely) {
   EXPECT_THROW(reader.entries(), DataError);
 }
 
+// A slot of the ring keeps nothing of whose it was before.
+TEST(Ring, AnEntryThatHasNotBegunHasNoTimes) {
+  TemporaryFolder folder;
+  RingWriter writer(folder.path() + "/ring", {.rank = 0, .entries = 2});
+  for (int k = 0; k < 2; ++k) {
+    const uint64_t ticket = writer.enqueue(stamp_of(k));
+    writer.start(ticket);
+    writer.finish(ticket);
+  }
+  writer.enqueue(stamp_of(2));
+  const std::vector<RingEntry> entries = RingReader(folder.path() + "/ring").entries();
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_GT(entries[0].started_ns, 0);
+  EXPECT_EQ(entries[1].started_ns, 0);
+  EXPECT_EQ(entries[1].finished_ns, 0);
+}
+
 TEST(Ring, AStampIsCheap) {
   TemporaryFolder folder;
   RingWriter writer(folder.path() + "/ring", {.rank = 0, .entries = 4096});

@@ -45,6 +45,7 @@ std::vector<int> signals_for(const AgentJob& job) {
     if (!handles(number)) ::signal(number, SIG_IGN);
   }
   if (!handles(SIGUSR1)) numbers.push_back(SIGUSR1);
+  if (!handles(SIGTSTP)) numbers.push_back(SIGTSTP);  // Ctrl-Z
   return numbers;
 }
 
@@ -87,12 +88,14 @@ Agent::Agent(const AgentJob& job)
              .scheduled = job.scheduled,
              .grace = job.options.grace,
              .end_within = Duration(static_cast<int64_t>(job.end_seconds * 1000))},
+      disk_process_(std::make_shared<DiskProcess>()),
       guard_(job.own_program ? Duration(0)
                              : job.options.grace),  // ours would take SIGTERM for a request to save
       signals_(signals_for(job)),
       run_store_(find_run_store(job, [this](const std::string& text) { say(text); })),
       lock_(lock_folder(job, run_store_)),
       logs_(job.options, job.own_program ? job.log_folder : ""),
+      disk_(disk_process_),
       ranks_(job, run_store_, logs_, guard_, disk_),
       rendezvous_(job.options, LeaderRules{.own_program = job.own_program, .sees_all = on_one_machine()},
                   run_store_, card(), [this](const std::string& text) { say(text); }),
@@ -113,7 +116,7 @@ Agent::Agent(const AgentJob& job)
                                               logs_.root());
   if (!job.own_program || job.run_folder.empty()) return;
   memories_ = std::make_unique<RankMemories>(job.ranks);
-  kept_ = std::make_unique<KeptMemory>(*memories_, job.run_folder);
+  kept_ = std::make_unique<KeptMemory>(*memories_, job.run_folder, disk_process_);
   ranks_.use(memories_.get());
   watch::Budgets budgets;
   budgets.hang = job.hang_seconds;
@@ -198,7 +201,14 @@ void Agent::tick(Duration most) {
   }
   for (const Ended& ended : news.ended) ranks_.note(ended);
   nothing_runs_ |= news.all_gone;
-  while (const int number = signals_.take()) caught_.push_back(number);
+  while (const int number = signals_.take()) number == SIGTSTP ? pause() : caught_.push_back(number);
+}
+
+// Ctrl-Z: the ranks, which have sessions of their own, stop with their launcher, and go on with it.
+void Agent::pause() {
+  ranks_.signal(SIGSTOP);
+  signals_.stop_here();
+  ranks_.signal(SIGCONT);
 }
 
 // For `lockstep top`, which runs elsewhere.

@@ -15,6 +15,7 @@
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/agent_machine.h"
 #include "lockstep/launch/foreign_watch.h"
+#include "lockstep/launch/process/disk_process.h"
 #include "lockstep/launch/process/disk_writer.h"
 #include "lockstep/launch/process/end_watch.h"
 #include "lockstep/launch/process/horovod_store.h"
@@ -94,17 +95,20 @@ class Agent {
   void bring_back_memory();
   void say_rescue() const;
   void begin_framework(const State& state);
-  bool keep_memory() const;
+  KeptMemory::Kept keep_within(Duration most) const;
+  KeptMemory::Kept keep_memory() const;
+  void pause();
   bool holds_unsaved() const;
   void drain_console(Duration most);
   void end_now(int number);
   int finish(const State& state);
   void say(const std::string& sentence) const { job_.say("lockstep: " + sentence + "\n"); }
 
-  // In this order: the guard is forked before there are threads, signals are held back before threads inherit
-  // them.
+  // In this order: guard and disk process are forked before there are threads, signals are held back before
+  // threads inherit them.
   const AgentJob& job_;
   const AgentRules rules_;
+  const std::shared_ptr<DiskProcess> disk_process_;  // before the guard, whose business it is not
   Guard guard_;
   SignalWatch signals_;
   RunStore run_store_;

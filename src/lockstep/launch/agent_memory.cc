@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "lockstep/base/error.h"
 #include "lockstep/launch/agent_loop.h"
@@ -15,6 +14,13 @@ namespace lockstep::launch {
 namespace {
 
 constexpr Duration kMostToKeep{30000};  // for writing the ranks' memory to disk, where nothing else limits it
+
+// The newest checkpoint stays: a disk that does not respond now is no reason not to run again.
+std::string not_kept(int64_t step, const KeptMemory::Kept& kept) {
+  return fmt::format(
+      "step {} is in no checkpoint and could not be written: {}{}", step, kept.problem,
+      kept.responding ? "" : "; once it responds, the same command resumes from its newest checkpoint");
+}
 
 }  // namespace
 
@@ -39,44 +45,59 @@ bool Agent::holds_unsaved() const {
   return steps.newest > std::max(steps.saved, saved_.load());
 }
 
-// Steps that no checkpoint has, and nobody is left to save: the launcher keeps them itself. False: it could
-// not.
-bool Agent::keep_memory() const {
-  if (!job_.own_program || !holds_unsaved()) return true;
+// A disk that has not responded for a while is not waited for much longer.
+KeptMemory::Kept Agent::keep_within(Duration most) const {
+  const Duration still = disk_.standing_still(), left = still > kDeaf ? std::min(most, kShortDrain) : most;
+  KeptMemory::Kept kept = kept_->keep(first_rank_, left);
+  if (!kept.responding) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(still + left);
+    kept.problem = fmt::format("{} has not responded for {} s", job_.run_folder, seconds.count());
+  }
+  return kept;
+}
+
+// Steps that no checkpoint has, and nobody is left to save: the launcher keeps them itself.
+KeptMemory::Kept Agent::keep_memory() const {
+  if (!job_.own_program || !holds_unsaved()) return {};
   const int64_t step = memories_->steps().newest;
   const Duration most =
       state_.end_by ? std::max(kDeaf, std::chrono::duration_cast<Duration>(*state_.end_by - Clock::now()))
                     : kMostToKeep;
-  const std::string problem = kept_->keep(first_rank_, most);
-  say(problem.empty()
+  KeptMemory::Kept kept = keep_within(most);
+  say(kept.problem.empty()
           ? fmt::format("step {} is in no checkpoint and was written to {}/snapshots; the same command "
                         "resumes from there",
                         step, job_.run_folder)
-          : fmt::format("step {} is in no checkpoint and could not be written: {}", step, problem));
-  return problem.empty();
+          : not_kept(step, kept));
+  return kept;
 }
 
 // Called by a thread of its own while the launcher itself does not get to it: nothing here may wait for
 // anybody.
 void Agent::end_now(int number) {
-  const char* const why = number != 0 ? "lockstep: the launcher does not react to the signal and exits now\n"
-                                      : "lockstep: the launcher's grace period is over; it exits now\n";
-  std::string problem;
-  const bool keeps = job_.own_program && holds_unsaved();
-  if (keeps) problem = kept_->keep(first_rank_, kDeaf);
+  std::string why = number != 0 ? "lockstep: the launcher does not react to the signal and exits now\n"
+                                : "lockstep: the launcher's grace period is over; it exits now\n";
+  KeptMemory::Kept kept;
+  if (job_.own_program && holds_unsaved()) kept = keep_within(kDeaf);
+  if (!kept.problem.empty()) why += "lockstep: " + not_kept(memories_->steps().newest, kept) + "\n";
   pollfd console{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&console, 1, 0) == 1 && (console.revents & POLLOUT)) {
-    [[maybe_unused]] const ssize_t got = ::write(STDERR_FILENO, why, std::strlen(why));
+    [[maybe_unused]] const ssize_t got = ::write(STDERR_FILENO, why.data(), why.size());
   }
   // The guard ends the ranks when it finds this process gone.
-  ::_exit(!job_.own_program           ? 128 + (number != 0 ? number : signal_.load())
-          : keeps && !problem.empty() ? 1
-                                      : kPreempted);
+  ::_exit(!job_.own_program                          ? 128 + (number != 0 ? number : signal_.load())
+          : kept.problem.empty() || !kept.responding ? kPreempted
+                                                     : 1);
 }
 
 int Agent::finish(const State& state) {
   int code = state.code;
-  if (code != 0 && !keep_memory() && code == kPreempted) code = 1;
+  if (code != 0) {
+    const KeptMemory::Kept kept = keep_memory();
+    if (code == kPreempted && !kept.problem.empty() && kept.responding) code = 1;
+    if (!kept.responding && state.signal != 0)
+      code = kPreempted;  // that the ranks could not save is no failure
+  }
   if (kept_ && brought_back_ > 0 && memories_->steps().saved > brought_back_) kept_->forget();
   rendezvous_.say_goodbye();
   const bool hurries = state_.stop >= Stop::passed;

@@ -35,15 +35,22 @@ Failure Agent::failure_of(const TellHang& hang) const {
   return failure;
 }
 
-// By a thread of its own: the run's disk may stand still.
+// By a process of its own: the run's disk may stand still.
 void Agent::add_event(const std::string& name, const std::string& why, int64_t step) const {
-  disk_.post(why.size(), [=, folder = job_.run_folder] { launch::add_event(folder, name, why, step); });
+  const DiskWork add = [](const DiskCall& call) -> std::string {
+    launch::add_event(call.words[0], call.words[1], call.words[2], std::stoll(call.words[3]));
+    return "";
+  };
+  disk_.post(add, {job_.run_folder, name, why, std::to_string(step)});
 }
 
 void Agent::publish(std::vector<watch::RankFacts> facts) const {
   if (disk_.full()) return;
-  disk_.post(facts.size() * sizeof(watch::RankFacts),
-             [folder = job_.run_folder, facts = std::move(facts)] { watch::write_nodes(folder, facts); });
+  const DiskWork write = [](const DiskCall& call) -> std::string {
+    watch::write_nodes(call.words[0], call.words[1]);
+    return "";
+  };
+  disk_.post(write, {job_.run_folder, watch::nodes_text(facts)});
 }
 
 void Agent::carry_out(const SayWhoCannotEnd&) {

@@ -8,7 +8,10 @@ namespace lockstep::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kInterval{1000};
-constexpr double kWorthTelling = 2;       // seconds that someone has waited
+constexpr double kWorthTelling = 2;  // seconds that someone has waited
+// Without a look of this launcher for so long, it did not run itself: the machine was suspended, its
+// container paused, or Ctrl-Z has stopped everything. That its ranks did not move meanwhile says nothing.
+constexpr std::chrono::milliseconds kAbsent{5000};
 constexpr double kStoppedAtTheEnd = 0.5;  // that a stopped process is given once the run shall end
 
 std::string facts_key(const std::string& token) { return "watch/" + token; }
@@ -32,6 +35,13 @@ void Watcher::read(const std::vector<RunningRank>& ranks) {
     note_stop(facts_.back());
     note_blocked(facts_.back());
   }
+  limit_to_presence(facts_);
+}
+
+// Waits count from when this launcher came back.
+void Watcher::limit_to_presence(std::vector<watch::RankFacts>& facts) const {
+  const std::chrono::duration<double> present = std::chrono::steady_clock::now() - back_at_;
+  for (watch::RankFacts& one : facts) watch::limit_waits(one, present.count());
 }
 
 // A debugger stops a process too, but somebody is there who will let it go on.
@@ -87,8 +97,10 @@ const watch::RankFacts* Watcher::facts_of(int rank) const {
 std::optional<watch::Verdict> Watcher::look(const State& state, const std::vector<RunningRank>& ranks) {
   const auto now = std::chrono::steady_clock::now();
   if (options_.run_folder.empty() || now - looked_at_ < kInterval) return std::nullopt;
+  if (now - left_at_ > kAbsent) back_at_ = now, stopped_since_.clear(), blocked_.clear();
   looked_at_ = now;
   read(ranks);
+  left_at_ = std::chrono::steady_clock::now();
   if (!options_.leads) {
     tell(state.round);
     return std::nullopt;
@@ -135,6 +147,7 @@ std::vector<watch::RankFacts> Watcher::hear(const State& state) {
       continue;  // a node of another version
     }
   }
+  limit_to_presence(all);
   return all;
 }
 

@@ -55,6 +55,7 @@ class Watcher {
  private:
   void note_stop(watch::RankFacts& facts);
   void note_blocked(watch::RankFacts& facts);
+  void limit_to_presence(std::vector<watch::RankFacts>& facts) const;
   void tell(int round);
   bool someone_waits() const;
   std::vector<watch::RankFacts> hear(const State& state);
@@ -71,6 +72,8 @@ class Watcher {
   };
   std::map<pid_t, std::map<int, Blocked>> blocked_;  // of each rank, threads that stand in the kernel
   std::chrono::steady_clock::time_point looked_at_{};
+  std::chrono::steady_clock::time_point left_at_{};  // the end of the last look: one may take long itself
+  std::chrono::steady_clock::time_point back_at_{};  // this process did not run right before
   bool said_slow_ = false;
 };
 

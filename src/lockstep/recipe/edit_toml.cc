@@ -6,10 +6,12 @@ namespace lockstep::recipe {
 
 namespace {
 
-// "[batch]" to "batch"; empty for lines that open no section.
+// "[batch]" to "batch"; empty for lines that open no section. One of an array, [[data.mix]], keeps its
+// brackets: no key that is set is in it.
 std::string section_of(std::string_view line) {
   line = base::trimmed(line.substr(0, line.find('#')));
-  if (line.size() < 3 || line.front() != '[' || line.back() != ']' || line[1] == '[') return "";
+  if (line.size() < 3 || line.front() != '[' || line.back() != ']') return "";
+  if (line[1] == '[') return std::string(line);
   return std::string(base::trimmed(line.substr(1, line.size() - 2)));
 }
 

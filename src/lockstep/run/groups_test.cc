@@ -44,7 +44,7 @@ struct Watcher : Observer {
 };
 
 // From `from` (empty: from the start); with `save_in`, saves after kStop steps.
-constexpr int64_t kSteps = 4, kStop = 2;
+constexpr int64_t kSteps = 3, kStop = 1;
 Outcome run_on(int world, const Words& words, const std::string& from = "", const std::string& save_in = "") {
   std::vector<Outcome> outcomes(static_cast<size_t>(world));
   on_ranks(world, "shm", [&](comm::World& one) {

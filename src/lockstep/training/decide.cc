@@ -69,7 +69,10 @@ void take_own_newest(const Request& request, run::Decision& decision) {
   const std::string& folder = request.folder;
   run::refuse_changes(decision.resolved, folder);
   run::OwnCheckpoints own = run::checkpoints_of(folder, decision.resolved);
-  decision.done = is_done(own, decision.resolved.recipe.run.steps, request.observer);
+  const int64_t steps = decision.resolved.recipe.run.steps;
+  decision.done = is_done(own, steps, request.observer);
+  // One that was lost behind its last save, as it evaluated, resumes without a step left.
+  if (own.step == steps && !run::tells_its_end(folder, steps)) decision.done = false;
   decision.step = own.step;
   decision.checkpoints = own.folders;
   if (decision.done) return;
@@ -131,6 +134,7 @@ run::Decision decide(const Request& request, const run::PlanOptions& options, Fi
   restore_run(request, own);
   const recipe::Resolved said = resolved;
   const run::Earlier earlier = request.starts_over() ? run::Earlier{} : run::look_at(folder);
+  if (!earlier.damage.empty()) request.observer.remark(earlier.damage);
   if (!request.starts_over()) run::adopt_earlier(resolved, folder);
   const std::string& from = resolved.recipe.model.from;
   if (earlier.checkpoint.empty() && !from.empty() && !model::is_module_file(from))

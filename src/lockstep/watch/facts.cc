@@ -176,6 +176,11 @@ std::optional<double> waiting_share(const std::vector<RingEntry>& marks) {
   return std::min(1.0, static_cast<double>(waited) / static_cast<double>(last - first));
 }
 
+void limit_waits(RankFacts& facts, double seconds) {
+  for (GroupFacts& group : facts.groups) group.since = std::min(group.since, seconds);
+  for (double* const wait : {&facts.last_seconds, &facts.phase_seconds}) *wait = std::min(*wait, seconds);
+}
+
 RankFacts digest(const std::vector<RingEntry>& marks, const std::vector<RingEntry>& phases,
                  const Names& names, int64_t now_ns) {
   RankFacts facts;

@@ -82,6 +82,9 @@ std::optional<double> waiting_share(const std::vector<base::RingEntry>& marks);
 RankFacts digest(const std::vector<base::RingEntry>& marks, const std::vector<base::RingEntry>& phases,
                  const Names& names, int64_t now_ns);
 
+// As of somebody who has been away until so many seconds ago: no wait is longer.
+void limit_waits(RankFacts& facts, double seconds);
+
 // Of a rank of this host, from its files in `folder`/trace. Files of another process than `pid`, or none at
 // all, mean that it has not left a mark yet: `age` is then how long it has been starting. `names` are read
 // again only when they are another process's.

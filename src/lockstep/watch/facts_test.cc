@@ -76,5 +76,16 @@ TEST(Facts, NamesThatAreDamagedAreLeftOut) {
   }
 }
 
+TEST(Facts, WaitsAreNoLongerThanSomebodyWasThere) {
+  RankFacts facts;
+  facts.last_seconds = 100, facts.phase_seconds = 2;
+  facts.groups = {{.since = 90}, {.since = 1}};
+  limit_waits(facts, 5);
+  EXPECT_EQ(facts.last_seconds, 5);
+  EXPECT_EQ(facts.phase_seconds, 2);
+  EXPECT_EQ(facts.groups[0].since, 5);
+  EXPECT_EQ(facts.groups[1].since, 1);
+}
+
 }  // namespace
 }  // namespace lockstep::watch

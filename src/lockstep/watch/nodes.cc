@@ -40,15 +40,17 @@ bool NodesAsked::by_now(const std::string& folder) {
          std::chrono::steady_clock::now() - since_ < kNodesStayFresh;
 }
 
-void write_nodes(const std::string& folder, const std::vector<RankFacts>& facts) {
+std::string nodes_text(const std::vector<RankFacts>& facts) {
   json ranks = json::array();
   for (const RankFacts& one : facts) ranks.push_back(to_json(one));
+  return json{{"ranks", ranks}}.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+void write_nodes(const std::string& folder, const std::string& text) {
   const std::string path = answer(folder), fresh = path + ".new";
   {
     std::ofstream file(fresh, std::ios::trunc);
-    if (!(file << json{{"ranks", ranks}}.dump(-1, ' ', false, json::error_handler_t::replace) << "\n"
-               << std::flush))
-      return;
+    if (!(file << text << std::flush)) return;
   }
   std::rename(fresh.c_str(), path.c_str());
 }

@@ -2,7 +2,7 @@
 // leaves it in RUN/trace while somebody asks, and nothing is written when nobody does.
 //
 //     ask_nodes("runs/first");                  // who looks, at every look
-//     if (asked.again("runs/first")) ...        // the launcher: write_nodes(folder, facts)
+//     if (asked.again("runs/first")) ...        // the launcher: write_nodes(folder, nodes_text(facts))
 //     for (const RankFacts& one : read_nodes("runs/first")) ...
 //
 // Clocks of hosts may differ: only times that one file server has given are compared.
@@ -33,8 +33,10 @@ class NodesAsked {
   std::chrono::steady_clock::time_point since_{};
 };
 
-// Whole or not at all. A disk that is full is no reason to stop anything.
-void write_nodes(const std::string& folder, const std::vector<RankFacts>& facts);
+// The answer, and into the run's folder: whole or not at all. A disk that is full is no reason to stop
+// anything.
+std::string nodes_text(const std::vector<RankFacts>& facts);
+void write_nodes(const std::string& folder, const std::string& text);
 // By rank; empty: nobody has answered, or not since the question.
 std::vector<RankFacts> read_nodes(const std::string& folder);
 

@@ -45,7 +45,7 @@ TEST(Nodes, FactsComeBackByRankWhileTheyAreFresh) {
   fs::create_directory(run + "/trace");
   EXPECT_TRUE(read_nodes(run).empty());
   ASSERT_TRUE(ask_nodes(run));
-  write_nodes(run, {facts_of(3, "b"), facts_of(1, "a")});
+  write_nodes(run, nodes_text({facts_of(3, "b"), facts_of(1, "a")}));
   const std::vector<RankFacts> back = read_nodes(run);
   ASSERT_EQ(back.size(), 2u);
   EXPECT_EQ(back[0].rank, 1);

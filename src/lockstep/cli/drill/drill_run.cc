@@ -205,7 +205,8 @@ std::vector<pid_t> DrillRun::rank_processes() const {
   for (const pid_t one : launch::descendants_of(pid_)) {
     std::string name;
     std::getline(std::ifstream(fmt::format("/proc/{}/comm", one)), name);
-    if (name != "lockstep-guard" && name != "lockstep-warden") found.push_back(one);
+    if (name != "lockstep-guard" && name != "lockstep-warden" && name != "lockstep-disk")
+      found.push_back(one);
   }
   return found;
 }

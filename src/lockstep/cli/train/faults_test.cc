@@ -158,6 +158,28 @@ TEST(Faults, ADiskThatStandsStillIsNamedAndTheRunGoesOn) {
   EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 400));
 }
 
+// A launcher that is told to end does, while the disk still stands, and says what is lost.
+TEST(Faults, SigtermWhileTheDiskStandsStillEndsTheLauncher) {
+  const base::TemporaryFolder folder;
+  const StandingDisk disk(folder.path());
+  if (!disk.there()) GTEST_SKIP() << "no file system can be mounted and frozen here";
+  Training training(disk.path(), "told", "run.steps=1000000 run.hang_timeout=2 --grace 1 --nproc 2");
+  ASSERT_TRUE(training.reaches(20));
+  disk.freeze(true);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  training.signal(SIGTERM);
+  const pid_t launcher = training.pid();
+  for (int k = 0; k < 600 && ::kill(launcher, 0) == 0; ++k)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_NE(::kill(launcher, 0), 0) << "it lives as long as the disk does not respond";
+  disk.freeze(false);
+  const Outcome outcome = training.end();
+  EXPECT_EQ(outcome.code, 75) << outcome.output;
+  for (const char* part : {"is in no checkpoint and could not be written: ", " has not responded for ",
+                           "; once it responds, the same command resumes from its newest checkpoint"})
+    EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
+}
+
 // Only checkpoints are on the disk that stands still: their writers wait for it in threads of their own, and
 // training, when the next save is due, waits for them. That is said long before a save counts as hung, and
 // nobody is killed for it.

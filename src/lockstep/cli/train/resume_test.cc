@@ -157,7 +157,27 @@ TEST(Train, MetricsOfAnEarlierStartAreKept) {
         "metrics.jsonl lacks the lines of steps 7 to 8"},
        {"grep -c lines_missing runs/d/events.jsonl", 0, "1"},
        {cut + train, 0, "resuming from step 8"},
-       {steps, 0, "12"}});
+       {steps, 0, "12"},
+       // Killed behind its last save, as it evaluated.
+       {cut +
+            "cp -r kept/checkpoints runs/d; sed -i '/finished/d' runs/d/events.jsonl; sed -i "
+            "'/eval_loss/d' " +
+            metrics + "; " + train,
+        0, "done: 12 of 12"},
+       {"cat runs/d/events.jsonl", 0, "12 steps done, params_hash"},
+       {"test \"$(grep -o '\"eval_loss.*step\":12' " + metrics +
+            " | cut -d, -f1)\" = \"$(grep -o "
+            "'\"eval_loss.*step\":12' kept/metrics.jsonl | cut -d, -f1)\"",
+        0, ""},
+       {train, 0, "already done"},
+       // Every checkpoint has a copy of the recipe.
+       {cut + ": >runs/d/config.toml; " + train, 0,
+        "config.toml is empty; restore it, or start over with --resume never [LS0105]; using the recipe of "
+        "the "
+        "newest checkpoint"},
+       {cut + "truncate -s 1000 runs/d/config.toml; " + train, 0,
+        "; using the recipe of the newest checkpoint"},
+       {"cmp runs/d/config.toml kept/config.toml", 0, ""}});
 }
 
 // With the defaults: what a run that nobody asked to save leaves behind.

@@ -19,5 +19,19 @@ TEST(StoreDesk, AListOfKeysThatIsTooLongIsRefused) {
   EXPECT_EQ(keys().code, Code::refused);
 }
 
+// Who has no time to wait is answered at once, and not when the desk next looks at who has waited too long.
+TEST(StoreDesk, NoTimeIsNoWait) {
+  const TimePoint now = std::chrono::steady_clock::now();
+  StoreDesk desk(1000, 1 << 20);
+  for (const Code code : {Code::get, Code::wait, Code::pop}) {
+    const std::vector<Reply> replies = desk.ask(1, Message{code, 0, {"nothing"}}, now);
+    ASSERT_EQ(replies.size(), 1u);
+    EXPECT_EQ(replies[0].message.code, Code::timed_out);
+  }
+  EXPECT_TRUE(desk.ask(1, Message{Code::get, 5, {"nothing"}}, now).empty());
+  EXPECT_TRUE(desk.expire(now + Duration(4)).empty());
+  EXPECT_EQ(desk.expire(now + Duration(5)).size(), 1u);
+}
+
 }  // namespace
 }  // namespace lockstep::comm

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "lockstep/base/signals_blocked.h"
 
@@ -48,7 +49,8 @@ struct DiskWriter::State {
   }
 };
 
-DiskWriter::DiskWriter() : state_(std::make_shared<State>()) {
+DiskWriter::DiskWriter(std::shared_ptr<DiskProcess> process)
+    : process_(std::move(process)), state_(std::make_shared<State>()) {
   const base::SignalsBlocked blocked;
   std::thread([state = state_] { state->run(); }).detach();
 }
@@ -66,6 +68,16 @@ void DiskWriter::post(size_t bytes, std::function<void()> work) {
   state_->waiting += bytes;
   state_->jobs.push_back({bytes, std::move(work)});
   state_->changed.notify_all();
+}
+
+void DiskWriter::post(DiskWork work, std::vector<std::string> words,
+                      std::shared_ptr<const base::Descriptor> file) {
+  size_t bytes = 0;
+  for (const std::string& word : words) bytes += word.size();
+  post(bytes, [process = process_, work, words = std::move(words), file = std::move(file)] {
+    const DiskCall call{.words = words, .descriptor = file ? file->number : -1};
+    process ? static_cast<void>(process->call(work, call)) : static_cast<void>(work(call));
+  });
 }
 
 bool DiskWriter::full() const {

@@ -88,21 +88,6 @@ std::string read_letter(int file) {
   return bytes;
 }
 
-// Everything that ties this process to the terminal or to files of the launcher is let go.
-int let_go(int socket, const char* name) {
-  ::setsid();
-  ::prctl(PR_SET_NAME, name, 0, 0, 0);
-  sigset_t all;
-  sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, nullptr);
-  const int nothing = ::open("/dev/null", O_RDWR);
-  for (int k = 0; k < 3; ++k) ::dup2(nothing, k);
-  const int kept = ::fcntl(socket, F_DUPFD_CLOEXEC, 4);  // it may be below 3
-  ::dup3(kept, 3, O_CLOEXEC);
-  ::close_range(4, ~0u, 0);
-  return 3;
-}
-
 void GuardProcess::run() {
   socket_ = let_go(socket_, "lockstep-guard");
   become_subreaper();

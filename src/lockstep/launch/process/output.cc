@@ -135,9 +135,11 @@ void RankStream::pass_on(const char* bytes, size_t count) {
 
 void RankStream::write_log(const char* bytes, size_t count) {
   if (disk_ == nullptr) return write_all(file_->number, bytes, count);
-  disk_->post(count, [file = file_, text = std::string(bytes, count)] {
-    write_all(file->number, text.data(), text.size());
-  });
+  const DiskWork append = [](const DiskCall& call) -> std::string {
+    write_all(call.descriptor, call.words[0].data(), call.words[0].size());
+    return "";
+  };
+  disk_->post(append, {std::string(bytes, count)}, file_);
 }
 
 // A progress line that is rewritten twenty times a second would fill the disk in a long run.

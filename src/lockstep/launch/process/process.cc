@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,6 +94,31 @@ std::string pack(const Process& process) {
   for (const int cpu : process.cpus) cpus.push_back(std::to_string(cpu));
   put(bytes, cpus);
   return bytes;
+}
+
+std::string pack_words(const std::vector<std::string>& words) {
+  std::string bytes;
+  put(bytes, words);
+  return bytes;
+}
+
+std::vector<std::string> unpack_words(const std::string& bytes) {
+  size_t at = 0;
+  return take(bytes, at);
+}
+
+int let_go(int socket, const char* name) {
+  ::setsid();
+  ::prctl(PR_SET_NAME, name, 0, 0, 0);
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, nullptr);
+  const int nothing = ::open("/dev/null", O_RDWR);
+  for (int k = 0; k < 3; ++k) ::dup2(nothing, k);
+  const int kept = ::fcntl(socket, F_DUPFD_CLOEXEC, 4);  // it may be below 3
+  ::dup3(kept, 3, O_CLOEXEC);
+  ::close_range(4, ~0u, 0);
+  return 3;
 }
 
 Process unpack(const std::string& bytes) {

@@ -25,6 +25,13 @@ constexpr int kKeptDescriptor = 3, kMemoryDescriptor = 4;
 std::string pack(const Process& process);
 Process unpack(const std::string& bytes);
 
+std::string pack_words(const std::vector<std::string>& words);
+std::vector<std::string> unpack_words(const std::string& bytes);
+
+// In a freshly forked process that stays this program: everything that ties it to the terminal, to signals or
+// to the launcher's files is let go, but the socket, whose new number is returned.
+int let_go(int socket, const char* name);
+
 // In the child: its own session, default signals, the streams, the processors, then exec. On failure exits
 // 127 (no such program), 126, or 1 (it may not run on these processors) after a sentence on its standard
 // error.

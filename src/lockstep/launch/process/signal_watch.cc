@@ -31,4 +31,13 @@ int SignalWatch::take() {
   return got ? static_cast<int>(information.ssi_signo) : 0;
 }
 
+void SignalWatch::stop_here() const {
+  sigset_t stop;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTSTP);
+  ::raise(SIGTSTP);
+  pthread_sigmask(SIG_UNBLOCK, &stop, nullptr);
+  pthread_sigmask(SIG_BLOCK, &stop, nullptr);
+}
+
 }  // namespace lockstep::launch

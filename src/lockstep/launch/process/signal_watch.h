@@ -17,6 +17,9 @@ class SignalWatch {
   SignalWatch& operator=(const SignalWatch&) = delete;
   int descriptor() const { return descriptor_; }
   int take();  // the next one; 0: none
+  // What SIGTSTP does where nobody catches it: this process stops until it is continued. Without a shell that
+  // could do that, nothing happens.
+  void stop_here() const;
 
  private:
   sigset_t before_;

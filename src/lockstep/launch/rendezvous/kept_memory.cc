@@ -85,15 +85,23 @@ void write_draft(int memory, const std::string& draft, int rank) {
   }
 }
 
-void keep_one(int memory, const std::string& run_folder, int rank) {
-  if (run::snapshot_steps(memory).newest == 0) return;
+// Words: the run's folder and the rank. A run that has been started again meanwhile owns the folder.
+std::string keep_one(const DiskCall& call) {
+  const std::string& run_folder = call.words[0];
+  if (run::snapshot_steps(call.descriptor).newest == 0) return "";
+  const int rank = std::stoi(call.words[1]);
   const std::string path = kept_path(run_folder, rank), draft = path + ".new";
   base::make_folders(folder_of(run_folder));
-  write_draft(memory, draft, rank);
+  write_draft(call.descriptor, draft, rank);
+  if (call.abandoned()) {
+    ::unlink(draft.c_str());
+    return "";
+  }
   if (::rename(draft.c_str(), path.c_str()) != 0)
     throw base::IoError(802, fmt::format("{} cannot be written: {}", path, std::strerror(errno)));
   const base::Descriptor folder(::open(folder_of(run_folder).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.number >= 0) sync_or_throw(folder.number, folder_of(run_folder));
+  return "";
 }
 
 // Where each generation's bytes stand in a file. What the file says is believed only as far as it has bytes
@@ -146,27 +154,32 @@ int64_t KeptMemory::bring_back(int first_rank) {
   return newest;
 }
 
-// In a thread of its own, with descriptors of its own: a disk that does not answer keeps it, and not the
+// In a thread of its own, with descriptors of its own: a disk that does not respond keeps it, and not the
 // launcher.
-std::string KeptMemory::keep(int first_rank, Duration most) const {
+KeptMemory::Kept KeptMemory::keep(int first_rank, Duration most) const {
   auto memories = std::make_shared<std::vector<std::unique_ptr<base::Descriptor>>>();
   for (int local = 0; memories_.descriptor(local) >= 0; ++local)
     memories->push_back(
         std::make_unique<base::Descriptor>(::fcntl(memories_.descriptor(local), F_DUPFD_CLOEXEC, 3)));
   auto answer = std::make_shared<std::promise<std::string>>();
   std::future<std::string> written = answer->get_future();
-  std::thread([=, folder = run_folder_] {
+  std::thread([=, folder = run_folder_, disk = disk_] {
+    std::string problem;
     try {
-      for (size_t k = 0; k < memories->size(); ++k)
-        keep_one((*memories)[k]->number, folder, first_rank + static_cast<int>(k));
-      answer->set_value("");
+      for (size_t k = 0; k < memories->size() && problem.empty(); ++k) {
+        const DiskCall call{.words = {folder, std::to_string(first_rank + static_cast<int>(k))},
+                            .descriptor = (*memories)[k]->number};
+        problem = disk ? disk->call(keep_one, call) : keep_one(call);
+      }
     } catch (const std::exception& error) {
-      answer->set_value(error.what());
+      problem = error.what();
     }
+    answer->set_value(problem);
   }).detach();
-  if (written.wait_for(most) == std::future_status::ready) return written.get();
-  return fmt::format("{} has not responded for {} s", run_folder_,
-                     std::chrono::duration_cast<std::chrono::seconds>(most).count());
+  if (written.wait_for(most) == std::future_status::ready) return {.problem = written.get()};
+  return {.problem = fmt::format("{} has not responded for {} s", run_folder_,
+                                 std::chrono::duration_cast<std::chrono::seconds>(most).count()),
+          .responding = false};
 }
 
 void KeptMemory::forget() { forget_kept_memory(run_folder_); }

@@ -36,7 +36,7 @@ TEST(KeptMemory, ComesBackAsItWas) {
   const RankMemories memories(3);
   run::write_copies(memories.descriptor(0), {copy_of(50, 'a'), copy_of(49, 'b')});
   run::write_copies(memories.descriptor(2), {copy_of(50, 'c')});
-  EXPECT_EQ(KeptMemory(memories, folder.path()).keep(4, 10s), "");
+  EXPECT_EQ(KeptMemory(memories, folder.path()).keep(4, 10s).problem, "");
   const RankMemories later(3);
   KeptMemory kept(later, folder.path());
   EXPECT_EQ(kept.bring_back(4), 50);
@@ -55,7 +55,7 @@ TEST(KeptMemory, OfAnotherRankIsNotTaken) {
   const base::TemporaryFolder folder;
   const RankMemories memories(1);
   run::write_copies(memories.descriptor(0), {copy_of(50, 'a')});
-  ASSERT_EQ(KeptMemory(memories, folder.path()).keep(3, 10s), "");
+  ASSERT_EQ(KeptMemory(memories, folder.path()).keep(3, 10s).problem, "");
   std::filesystem::copy_file(kept_path(folder.path(), 3), kept_path(folder.path(), 0));
   for (const int rank : {0, 3}) {
     const int memory = ::memfd_create("test", MFD_CLOEXEC);
@@ -74,7 +74,7 @@ TEST(KeptMemory, WhatDoesNotFitLeavesNothingBehind) {
   const auto handled = ::signal(SIGXFSZ, SIG_IGN);
   const rlimit small{.rlim_cur = 10'000, .rlim_max = before.rlim_max};
   ::setrlimit(RLIMIT_FSIZE, &small);
-  const std::string problem = KeptMemory(memories, folder.path()).keep(0, 10s);
+  const std::string problem = KeptMemory(memories, folder.path()).keep(0, 10s).problem;
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, handled);
   EXPECT_NE(problem.find("rank-0.snapshot.new cannot be written"), std::string::npos) << problem;
@@ -86,7 +86,7 @@ TEST(KeptMemory, DamageIsNotBelieved) {
   const base::TemporaryFolder folder;
   const RankMemories memories(1);
   run::write_copies(memories.descriptor(0), {copy_of(50, 'a')});
-  ASSERT_EQ(KeptMemory(memories, folder.path()).keep(0, 10s), "");
+  ASSERT_EQ(KeptMemory(memories, folder.path()).keep(0, 10s).problem, "");
   const std::string path = kept_path(folder.path(), 0);
   const auto size = std::filesystem::file_size(path);
   for (const size_t at : {size_t{0}, size_t{8}, size_t{16}, size_t{24}, size_t{32}, size_t{40}, size_t{48},
@@ -118,7 +118,7 @@ TEST(KeptMemory, WhatCannotBeWrittenIsSaid) {
   std::ofstream(folder.path() + "/snapshots") << "in the way";
   const RankMemories memories(1);
   run::write_copies(memories.descriptor(0), {copy_of(50, 'a')});
-  EXPECT_NE(KeptMemory(memories, folder.path()).keep(0, 10s), "");
+  EXPECT_NE(KeptMemory(memories, folder.path()).keep(0, 10s).problem, "");
 }
 
 }  // namespace

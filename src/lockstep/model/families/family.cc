@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <variant>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/registry.h"
@@ -112,6 +113,22 @@ void check_sizes(const Family& family, const recipe::Recipe& recipe) {
   }
 }
 
+// Keys that only other families read are as if nobody had set them: layers of several families are built by
+// the same functions, which look at all of them.
+recipe::Recipe as_read(const Family& family, recipe::Recipe recipe) {
+  recipe::Recipe untouched;
+  for (const Family& other : families()) {
+    for (const std::string& name : other.reads) {
+      if (std::find(family.reads.begin(), family.reads.end(), name) != family.reads.end()) continue;
+      const recipe::Key* const key = recipe::find_key(name);
+      LS_ASSERT(key != nullptr, other.name + " reads " + name);
+      std::visit([&](auto* value) { *value = *std::get<decltype(value)>(key->member(untouched)); },
+                 key->member(recipe));
+    }
+  }
+  return recipe;
+}
+
 }  // namespace
 
 const std::vector<Family>& families() { return registry().rows(); }
@@ -169,7 +186,8 @@ void resolve_model(recipe::Resolved& resolved, int64_t data_vocab) {
 }
 
 Model build_model(const recipe::Recipe& recipe, DType compute, const Parts& parts) {
-  Model model = find_family(recipe.model.family).build(recipe, compute, parts);
+  const Family& family = find_family(recipe.model.family);
+  Model model = family.build(as_read(family, recipe), compute, parts);
   model.family = recipe.model.family;
   if (recipe.tune.method == "lora") add_adapters(model, adapter_options(recipe.tune));
   if (parts.fixes_sequences()) cut_into_pieces(model, parts.pieces_here());

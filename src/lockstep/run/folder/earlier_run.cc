@@ -81,6 +81,22 @@ int64_t step_of(const std::string& checkpoint) {
   return base::leading_number(std::string_view(name).substr(name.find('-') + 1)).value_or(0);
 }
 
+// A whole one names every key.
+recipe::Recipe read_config(const std::string& path) {
+  recipe::Recipe read = recipe::read_recipe({.file = path, .overrides = {}}).recipe;
+  if (base::trimmed(base::read_file(path)).empty())
+    throw base::ConfigError(105, path + " is empty; restore it, or start over with --resume never");
+  return read;
+}
+
+// Of the newest checkpoint that says it, which holds a copy of config.toml.
+std::optional<recipe::Recipe> saved_recipe(const std::string& folder) {
+  for (const std::string& one : checkpoint::list(folder)) {
+    if (std::optional<recipe::Recipe> recipe = recipe_of(one)) return recipe;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<recipe::Recipe> earlier_recipe(const std::string& folder) {
@@ -88,9 +104,10 @@ std::optional<recipe::Recipe> earlier_recipe(const std::string& folder) {
   std::error_code error;  // a name that leads nowhere is told by who reads it
   if (!fs::exists(path, error) && !error) return std::nullopt;
   try {
-    return recipe::read_recipe({.file = path, .overrides = {}}).recipe;
+    return read_config(path);
   } catch (const base::ConfigError&) {
     refuse_newer(folder);  // has keys that this version does not know
+    if (std::optional<recipe::Recipe> saved = saved_recipe(folder)) return saved;
     throw;
   }
 }
@@ -114,6 +131,15 @@ Earlier look_at(const std::string& folder) {
   if (!checkpoints.empty()) {
     earlier.checkpoint = checkpoints.front();
     earlier.step = step_of(earlier.checkpoint);
+  }
+  if (!earlier.exists) return earlier;
+  try {
+    read_config(folder + "/config.toml");
+  } catch (const base::ConfigError& damage) {
+    if (saved_recipe(folder))
+      earlier.damage = std::string(damage.what()) + "; using the recipe of the newest checkpoint";
+  } catch (const base::Error&) {
+    // Whoever needs it says that it cannot be read.
   }
   return earlier;
 }
@@ -195,6 +221,17 @@ bool has_saved(const std::string& folder) {
   std::ifstream events(folder + "/events.jsonl");
   for (std::string line; std::getline(events, line);) {
     if (line.find("\"event\":\"checkpoint_saved\"") != std::string::npos) return true;
+  }
+  return false;
+}
+
+bool tells_its_end(const std::string& folder, int64_t steps) {
+  std::ifstream events(folder + "/events.jsonl");
+  if (!events) return true;
+  for (std::string text; std::getline(events, text);) {
+    const json line = json::parse(text, nullptr, false);
+    if (!line.is_object() || !line.contains("event") || !line.contains("step")) continue;
+    if (line["event"] == "finished" && line["step"] == steps) return true;
   }
   return false;
 }

@@ -18,10 +18,11 @@ struct Earlier {
   bool exists = false;
   std::string checkpoint;  // folder of the newest complete checkpoint; empty when there is none
   int64_t step = 0;        // of that checkpoint
+  std::string damage;      // of config.toml, where a checkpoint still has the recipe; a line for a person
 };
 Earlier look_at(const std::string& folder);
 
-// Of config.toml; nothing where there is none.
+// Of config.toml, or of the newest checkpoint where that one is damaged; nothing where there is none.
 std::optional<recipe::Recipe> earlier_recipe(const std::string& folder);
 
 // Keys that the user left at "auto" take the value that an earlier run in this folder found. ConfigError 160
@@ -47,6 +48,10 @@ OwnCheckpoints checkpoints_of(const std::string& folder, const recipe::Resolved&
 
 // Whether a run in this folder has ever saved, as far as is left to tell of it.
 bool has_saved(const std::string& folder);
+
+// Whether its events tell of the end of a run of so many steps; also where there are none, as in a folder
+// that was fetched from a store.
+bool tells_its_end(const std::string& folder, int64_t steps);
 
 // How a run of so many steps ended, what Summary says of it: by the event "finished", or else by
 // metrics.jsonl, as far as lines were kept.

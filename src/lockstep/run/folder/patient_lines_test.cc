@@ -49,5 +49,20 @@ TEST(PatientLines, WaitForRoomAndKeepTheirOrder) {
   EXPECT_NE(lines.write("and again"), "");  // another time is told again
 }
 
+TEST(PatientLines, TheOldestOfTooManyAreGivenUpAndCounted) {
+  const base::TemporaryFolder folder;
+  PatientLines lines(folder.path() + "/lines");
+  constexpr size_t kMost = 100'000, kMore = 7;
+  {
+    const Full disk(0);
+    for (size_t k = 0; k < kMost + kMore; ++k) lines.write(std::to_string(k));
+    EXPECT_EQ(lines.waiting(), kMost);
+    EXPECT_EQ(lines.given_up(), kMore);
+  }
+  lines.write("last");
+  EXPECT_EQ(lines.waiting(), 0u);
+  EXPECT_TRUE(base::read_file(folder.path() + "/lines").starts_with("8\n9\n"));
+}
+
 }  // namespace
 }  // namespace lockstep::run

@@ -51,8 +51,8 @@ std::string missing_lines(int64_t last, int64_t first_step, int64_t every) {
   const int64_t expected = first_step - first_step % every;
   if (last >= expected) return "";
   return fmt::format(
-      "metrics.jsonl lacks the lines of steps {} to {}: the disk was full when the run ended, or they were "
-      "removed",
+      "metrics.jsonl lacks the lines of steps {} to {}: the disk was full or its rank was lost before they "
+      "were written, or they were removed",
       last + 1, expected);
 }
 

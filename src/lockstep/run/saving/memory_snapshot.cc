@@ -146,12 +146,18 @@ std::optional<int64_t> MemorySnapshots::restore(int64_t at_least) {
     return found;
   };
   const double sharers = ranks.sum(std::vector<double>{whole_ ? 0.0 : 1.0})[0];
-  uint64_t newest = 0;
-  for (const uint64_t commit : all) {
-    const size_t enough = sharers > 0 ? static_cast<size_t>(ranks.size()) : 1;
-    if (commit > newest && holders(commit).size() >= enough) newest = commit;
-  }
-  if (newest == 0 || static_cast<int64_t>(newest) - 1 <= at_least) {
+  const size_t enough = sharers > 0 ? static_cast<size_t>(ranks.size()) : 1;
+  const auto newest_of = [&](size_t count) {  // the first so many
+    uint64_t newest = static_cast<uint64_t>(at_least) + 1;
+    for (size_t k = 0; k < count; ++k) {
+      if (all[k] > newest && holders(all[k]).size() >= enough) newest = all[k];
+    }
+    return newest > static_cast<uint64_t>(at_least) + 1 ? newest : 0;
+  };
+  // The first rank writes a step's line before its snapshot; another rank's may be a step ahead of the lines.
+  uint64_t newest = newest_of(2);
+  if (newest == 0) newest = newest_of(all.size());
+  if (newest == 0) {
     forget_newer_than(at_least);
     return std::nullopt;
   }

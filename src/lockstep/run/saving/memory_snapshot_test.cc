@@ -107,6 +107,10 @@ TEST_P(MemorySnapshotsOf, BringTheSameBitsBack) {
        shares || world == 1 ? 4 : 6},
       {"a rank has lost its memory", 7, [&](Memories& m) { m.replace(last); }, 0,
        shares || world == 1 ? std::nullopt : std::optional<int64_t>(6)},
+      // It writes the lines of metrics.jsonl: the others may be ahead of them.
+      {"the newest is damaged on the first rank", 7, [&](Memories& m) { m.damage(0, 0); }, 0, 4},
+      {"the first rank has lost its memory", 7, [&](Memories& m) { m.replace(0); }, 0,
+       shares || world == 1 ? std::nullopt : std::optional<int64_t>(6)},
       {"all are damaged", 7,
        [&](Memories& m) {
          for (int r = 0; r < world; ++r) m.damage(r, 0), m.damage(r, 1);
@@ -155,6 +159,20 @@ TEST(MemorySnapshots, CopyingTakesAHundredthOfTheTime) {
   EXPECT_EQ(snapshot_interval(100, 1), 1000) << "so that not too much is done again";
   EXPECT_EQ(snapshot_interval(0, 1), 1);
   EXPECT_EQ(snapshot_interval(1, 0), 1000);
+}
+
+// What a run in another layout has left is named by the steps that are lost with it.
+TEST(MemorySnapshots, OfAnotherLayoutAreNamed) {
+  LS_NEEDS_HOST_MEMORY();
+  const Memories memories(2);
+  train_with(memories, 2, {"parallel.zero=3"}, 7);
+  on_ranks(2, "shm", [&](comm::World& one) {
+    Ranks ranks(one);
+    Session session(make_plan(tiny_recipe({"parallel.pipeline=2"}), {}, for_this(ranks)), &ranks);
+    EXPECT_EQ(MemorySnapshots(session, memories.of(one.rank())).of_other_layout(), 6);
+    EXPECT_EQ(MemorySnapshots(session, memories.of(one.rank())).of_other_layout(), 0)
+        << "it is this one's now";
+  });
 }
 
 // Copies suit any number of ranks; shares only the one they were cut for.

@@ -20,7 +20,7 @@ namespace lockstep::run {
 namespace {
 
 using Words = std::vector<std::string>;
-constexpr int64_t kSteps = 6, kStop = 3;
+constexpr int64_t kSteps = 4, kStop = 2;
 
 struct Layout {
   const char* name;
