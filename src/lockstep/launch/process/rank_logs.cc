@@ -15,6 +15,12 @@ namespace lockstep::launch {
 
 namespace {
 
+std::string temporary_parent() {
+  std::error_code ignored;
+  const std::filesystem::path path = std::filesystem::temp_directory_path(ignored);
+  return ignored ? "/tmp" : path.string();
+}
+
 // mkdtemp: a folder that nobody else can read or has prepared.
 std::string make_unique_folder(const std::string& parent, std::string name) {
   base::make_folders(parent);
@@ -23,15 +29,11 @@ std::string make_unique_folder(const std::string& parent, std::string name) {
   }
   std::string path = parent + "/" + name + "_XXXXXX";
   if (!::mkdtemp(path.data())) {
-    throw base::IoError(803, fmt::format("cannot create {}: {}", path, std::strerror(errno)));
+    const char* const remedy =
+        parent == temporary_parent() ? "; set TMPDIR to a folder that can be written to" : "";
+    throw base::IoError(803, fmt::format("cannot create {}: {}{}", path, std::strerror(errno), remedy));
   }
   return path;
-}
-
-std::string temporary_parent() {
-  std::error_code ignored;
-  const std::filesystem::path path = std::filesystem::temp_directory_path(ignored);
-  return ignored ? "/tmp" : path.string();
 }
 
 }  // namespace
