@@ -36,6 +36,21 @@ every_field() {
     --set cpus=3 --set memory_gib=20 --env A=b --secret T=kubernetes:s/k --set service_account=me --set queue=q --set namespace=default && ended
 }
 
+# GKE's queue: its cluster is Google's, but what is made in it is checked here.
+queued() {
+  export XDG_STATE_HOME=$PWD/state
+  "$program" submit "$recipe" --to kubernetes --image i --nodes 2 --set cluster=ml --set machine=a2-highgpu-4g --set zone=us-central1-a \
+    --set strategy=FLEX_START --dry-run --json >plan 2>says || return 1
+  python3 - plan <<'END' || return 1
+import json, sys
+for file in json.load(open(sys.argv[1]))["files"]:
+    open(file["path"].rsplit("/", 1)[1], "w").write(file["text"])
+END
+  for file in provisioning job service; do admin create --validate=strict --dry-run=server --filename "$file.yaml" || return 1; done
+  # And it is strict.
+  ! sed 's/backoffLimit:/backofLimit:/' job.yaml | admin create --validate=strict --dry-run=server --filename - >says 2>&1 && says "unknown field"
+}
+
 lives() {
   submit --gpus 4 && until_true 20 pods 2 && until_true 20 why_says "nodes are available: " &&
     says "no node has so many free GPUs" && job_says queued || return 1
@@ -130,6 +145,7 @@ for one in jobset pytorchjob trainjob; do
   if has_kind "$one"; then row "a $one" form "$one"; else echo "left out: this cluster has no $one"; fi
 done
 row "every field at once" every_field
+if has_kind provisioningrequests; then row "GKE's queue, strictly" queued; fi
 row "no GPUs, scheduled, running, saved, a lost node, done" lives
 row "a recipe that is refused does not come back" refused_recipe
 row "a label that is none" refused "Invalid value" --set "node_labels=a b=c"
