@@ -8,6 +8,12 @@ row_limit=300
 
 cat >"$work/hang.py" <<'END'
 import os, signal, sys, time
+
+def too_early():
+    time.sleep(600)
+
+if sys.argv[1] == "early" and os.environ["RANK"] == "1":
+    too_early()
 import torch, torch.distributed as dist
 
 def step(number):
@@ -17,6 +23,9 @@ def step(number):
         while True: pass
     if number == 3 and rank == 1 and kind == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
+    if number == 3 and kind == "mismatch" and rank == 1:
+        dist.broadcast(torch.ones(4), 0)
+        return
     if number == 2 and kind == "dump":
         work = dist.all_reduce(torch.ones(4), async_op=True) if rank != 1 else None
         path = os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(rank)
@@ -44,6 +53,9 @@ hangs() {
 
 sleeping() { hangs sleep && says "rank 1 (process" && says "lags"; }
 sleeping_stacks() { hangs sleep && { says "hang.py" || return 1; } && grep -q "in step\|step (" says; }
+# With py-spy, which says where each rank is.
+early() { PATH=$spy:$PATH hangs early && says "rank 1 (process" && says "lags: it is at too_early" && says "ranks 0 2 wait"; }
+mismatch() { PATH=$spy:$PATH hangs mismatch && says "must make the same ones in the same order" && says "is at broadcast"; }
 spinning() { hangs spin && says "rank 1 (process" && says "ranks 0 2 wait since"; }
 stopped() { hangs stop && says "rank 1 (process" && says "is stopped"; }
 dumps() { hangs dump && says "rank 1 has entered" && says "all_reduce"; }
@@ -51,6 +63,13 @@ fine() { "$program" launch --nproc 3 --hang-timeout 20 "$python" "$work/hang.py"
 
 row "a rank that sleeps is named" sleeping
 row "and every rank's Python stack is shown" sleeping_stacks
+spy=$(dirname "$python")
+if [[ -x $spy/py-spy ]]; then
+  row "a rank that has not imported PyTorch yet is named" early
+  row "ranks that wait in different calls are told" mismatch
+else
+  echo "without py-spy: two rows are left out"
+fi
 row "a rank that computes something else is named" spinning
 row "a rank that is stopped is named" stopped
 row "dumps of the flight recorder say who is behind" dumps

@@ -167,7 +167,7 @@ slurms() {
 }
 
 fails() {
-  submit 20 parallel.data=64 && comes_to failed && ends 0 "$program" why "$id" && says "exit code 2" && nothing_runs
+  submit 20 --train=--no-such-word && comes_to failed && ends 0 "$program" why "$id" && says "exit code 2" && nothing_runs
 }
 
 stopped_twice() {

@@ -12,6 +12,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/process_birth.h"
 #include "lockstep/base/ring_layout.h"
 
 namespace lockstep::base {
@@ -65,7 +66,8 @@ RingWriter::RingWriter(const std::string& path, const RingOptions& options) {
     throw IoError(802, fmt::format("{} cannot be mapped: {}", path, std::strerror(error)));
   header_ = static_cast<Header*>(memory);
   slots_ = reinterpret_cast<Slot*>(header_ + 1);
-  *header_ = {0, sizeof(Slot), capacity, ::getpid(), options.rank};
+  const ProcessBirth birth = birth_of(::getpid());
+  *header_ = {0, sizeof(Slot), capacity, ::getpid(), options.rank, birth.boot, birth.ticks};
   // The magic last: a reader that sees it sees the rest.
   std::atomic_thread_fence(std::memory_order_release);
   std::atomic_ref(header_->magic).store(kRingMagic, kRelaxed);
@@ -126,11 +128,14 @@ RingReader::RingReader(const std::string& path) : path_(path) {
     throw DataError(806, fmt::format("{} is not a complete recorder ring of this version", path));
   }
   pid_ = header.pid;
+  birth_ = {header.boot, header.birth_ticks};
   rank_ = header.rank;
   capacity_ = header.capacity;
 }
 
 RingReader::~RingReader() { ::close(file_); }
+
+bool RingReader::writer_lives() const { return still_lives(pid_, birth_); }
 
 std::vector<RingEntry> RingReader::entries() const {
   // Two copies: what is equal in both, version included, was not being written when the first was made.

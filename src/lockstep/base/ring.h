@@ -19,6 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/process_birth.h"
+
 namespace lockstep::base {
 
 // An instruction at work. -1 where a field does not apply.
@@ -86,6 +88,7 @@ class RingReader {
   RingReader& operator=(const RingReader&) = delete;
 
   int32_t pid() const { return pid_; }
+  bool writer_lives() const;  // on this host, and not another process with its number
   int32_t rank() const { return rank_; }
   uint64_t capacity() const { return capacity_; }
 
@@ -96,6 +99,7 @@ class RingReader {
   std::string path_;
   int file_ = -1;
   int32_t pid_ = 0, rank_ = 0;
+  ProcessBirth birth_;
   uint64_t capacity_ = 0;
 };
 

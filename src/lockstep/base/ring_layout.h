@@ -19,6 +19,7 @@ struct alignas(128) RingWriter::Header {
   uint64_t slot_bytes;
   uint64_t capacity;
   int32_t pid, rank;
+  uint64_t boot, birth_ticks;  // of that process; 0 where an older version wrote it
 };
 
 struct alignas(128) RingWriter::Slot {

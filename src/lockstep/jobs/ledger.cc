@@ -92,6 +92,7 @@ class Replay {
     job.place = place_from(line.at("place"));
     job.state_folder = line.at("folder");
     job.process = line.at("process");
+    job.birth = base::ProcessBirth::from_text(line.value("birth", ""));
     if (index_.emplace(id, jobs_.size()).second) jobs_.push_back(std::move(job));
   }
   static Resource resource_from(const json& line) {
@@ -186,7 +187,8 @@ void Ledger::open_job(const Submitted& job) {
               {"name", job.name},
               {"place", place_json(job.place)},
               {"folder", job.state_folder},
-              {"process", ::getpid()}}
+              {"process", ::getpid()},
+              {"birth", base::birth_of(::getpid()).to_text()}}
              .dump());
 }
 

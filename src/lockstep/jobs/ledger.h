@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/process_birth.h"
 #include "lockstep/jobs/client.h"
 #include "lockstep/jobs/place.h"
 
@@ -40,6 +41,7 @@ struct Submitted {
   std::string state_folder;
   Submission submission = Submission::going_on;  // still so when its process is gone: interrupted
   int64_t process = 0;                           // that submits
+  base::ProcessBirth birth;                      // its
   bool stopped = false;                          // by `lockstep stop`
   std::vector<Resource> resources;               // in the order they were asked for
 

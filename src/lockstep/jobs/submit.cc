@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/process_birth.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::jobs {
@@ -112,10 +112,6 @@ void note_made(const Resource& resource, const std::string& id, Ledger& ledger) 
   }
 }
 
-bool is_alive(int64_t process) {
-  return process > 0 && (::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM);
-}
-
 bool is_open(const Submitted& job) {
   for (const Resource& resource : job.resources) {
     if (resource.state != Resource::State::gone) return true;
@@ -142,6 +138,9 @@ Submitted submit(const Job& job, const Plan& plan, Ledger& ledger, Client& clien
     for (const Resource& resource : step.makes) ledger.asks(resource);
     say(shell_line(step.command.words));
     const Answer answer = client.run(step.command);
+    if (!answer.ok() && step.refused && step.refused(answer)) {
+      for (const Resource& resource : step.makes) ledger.gone(resource, "the place refused to make it");
+    }
     if (!answer.ok()) fail(job, answer.complaint(step.command), ledger, client);
     for (const Resource& resource : step.makes) {
       const std::string id = step.id_in ? step.id_in(answer.output) : resource.id;
@@ -165,7 +164,7 @@ Status status_of(const Submitted& job, Client& client) {
     return {State::failed, "",
             is_open(job) ? "it was not submitted, and something of it is left" : "it was not submitted"};
   if (job.submission == Submitted::Submission::going_on) {
-    if (is_alive(job.process)) return {State::queued, "", "it is being submitted"};
+    if (base::still_lives(job.process, job.birth)) return {State::queued, "", "it is being submitted"};
     return {State::interrupted, "", "its submission was interrupted"};
   }
   Status status = find_target(job.place.kind).status(job, client);

@@ -267,6 +267,22 @@ TEST(Ledger, GivesListsBackAsTheyWere) {
   EXPECT_EQ(find_job(scene.ledger, "old").place.hosts, job.place.hosts);
 }
 
+// Its number is another process's by now: what it had asked for is nobody's, and costs money.
+TEST(Ledger, ANumberThatIsUsedAgainKeepsNoSubmissionAlive) {
+  Scene scene;
+  Submitted job;
+  job.id = "first-abc123", job.name = "first", job.place.name = job.place.kind = "slurm";
+  scene.ledger.open_job(job);
+  FakeClient client([&](const Command& command) { return scene.cloud.answer(command); });
+  EXPECT_EQ(status_of(find_job(scene.ledger, "first"), client).state, State::queued);
+  std::string text = base::read_file(scene.ledger.file());
+  const std::string mine = base::birth_of(::getpid()).to_text();
+  ASSERT_NE(text.find(mine), std::string::npos) << text;
+  text.replace(text.find(mine), mine.size(), mine + "7");
+  std::ofstream(scene.ledger.file()) << text;
+  EXPECT_EQ(status_of(find_job(scene.ledger, "first"), client).state, State::interrupted);
+}
+
 TEST(Ledger, RefusesToAskWhereItCannotBeWritten) {
   Scene scene;
   scene.folder.write("jobs", "a file in its place");

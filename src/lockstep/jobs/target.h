@@ -27,6 +27,8 @@ struct Step {
   std::vector<Resource> makes = {};  // none: it only prepares
   // The place's id in what the client says; without it the resource's own id is known before.
   std::string (*id_in)(const std::string& output) = nullptr;
+  // Whether an answer that is no success is the place's word that it made nothing; without it, it may have.
+  bool (*refused)(const Answer& answer) = nullptr;
 };
 
 struct Plan {

@@ -216,6 +216,7 @@ void Agent::tell_status() {
   if (!status_ || !status_->due()) return;
   std::error_code ignored;
   watch::LaunchStatus status{.pid = ::getpid(),
+                             .birth = base::birth_of(::getpid()),
                              .command = base::join(job_.command, " "),
                              .folder = std::filesystem::current_path(ignored).string(),
                              .host = base::host_name(),

@@ -105,14 +105,14 @@ bool inside_collective(const ForeignRank& rank) {
   });
 }
 
-// "all_reduce (torch/distributed/distributed_c10d.py:2810), called at step (train.py:31)".
+// "all_reduce (torch/distributed/distributed_c10d.py:2810), called from step (train.py:31)": down to what the
+// user wrote, also where PyTorch itself called Python's library (a DataLoader that waits for its worker).
 std::string at_words(const ForeignRank& rank) {
   if (rank.stopped) return "is stopped (SIGSTOP or a debugger)";
-  for (size_t i = 0; i < rank.stack.size(); ++i) {
-    if (rank.stack[i].find("torch/") != std::string::npos) continue;  // down to what the user wrote
-    return i == 0 ? "is at " + rank.stack[0]
-                  : fmt::format("is at {}, called from {}", rank.stack[0], rank.stack[i]);
-  }
+  const auto torch = [](const std::string& frame) { return frame.find("torch/") != std::string::npos; };
+  const auto first = std::find_if(rank.stack.begin(), rank.stack.end(), torch),
+             caller = std::find_if_not(first, rank.stack.end(), torch);
+  if (caller != rank.stack.end()) return fmt::format("is at {}, called from {}", rank.stack[0], *caller);
   if (!rank.stack.empty()) return "is at " + rank.stack[0];
   if (rank.idle < 1) return "computes something else";
   return rank.waits_in.empty() ? "waits" : fmt::format("waits in the kernel's {}", rank.waits_in);
@@ -123,7 +123,7 @@ std::vector<const ForeignRank*> laggards(const std::vector<ForeignRank>& ranks, 
   const std::function<bool(const ForeignRank&)> rules[] = {
       [](const ForeignRank& r) { return r.stopped; },
       [](const ForeignRank& r) { return !r.stack.empty() && !inside_collective(r); },
-      [&](const ForeignRank& r) { return r.idle < seconds / 2; },
+      [&](const ForeignRank& r) { return r.idle < seconds / 2 && !inside_collective(r); },  // some poll there
       [](const ForeignRank& r) { return r.waits_in.find("nanosleep") != std::string::npos; }};
   for (const auto& rule : rules) {
     std::vector<const ForeignRank*> found;
@@ -133,6 +133,31 @@ std::vector<const ForeignRank*> laggards(const std::vector<ForeignRank>& ranks, 
     if (!found.empty() && found.size() < ranks.size()) return found;
   }
   return {};
+}
+
+// All are in torch.distributed, and not at the same place: "rank 0 is at all_reduce (...), called from ...;
+// ranks 1 2 are at broadcast (...), called from ...". Nothing: they are, or it is not known where one is.
+std::string different_calls(const std::vector<ForeignRank>& ranks) {
+  constexpr size_t kShown = 4;
+  std::vector<std::pair<std::string, std::vector<std::string>>> places;
+  for (const ForeignRank& rank : ranks) {
+    if (!inside_collective(rank)) return "";
+    const std::string words = at_words(rank);
+    auto at = std::find_if(places.begin(), places.end(), [&](const auto& one) { return one.first == words; });
+    if (at == places.end()) at = places.insert(at, {words, {}});
+    at->second.push_back(std::to_string(rank.rank));
+  }
+  if (places.size() < 2) return "";
+  std::vector<std::string> parts;
+  for (size_t k = 0; k < std::min(kShown, places.size()); ++k) {
+    const auto& [words, who] = places[k];
+    parts.push_back(who.size() == 1
+                        ? fmt::format("rank {} {}", who[0], words)
+                        : fmt::format("ranks {} are{}", base::join(who, " "), words.substr(words.find(' '))));
+  }
+  if (places.size() > kShown) parts.push_back("...");
+  return "ranks wait in different calls, and all must make the same ones in the same order: " +
+         base::join(parts, "; ");
 }
 
 }  // namespace
@@ -160,6 +185,9 @@ std::optional<watch::Verdict> judge_foreign(const std::vector<ForeignRank>& rank
   if (!from_flight_recorder.empty()) parts.push_back(from_flight_recorder);
   if (parts.empty()) {
     verdict.kind = watch::Verdict::Kind::stuck;
+    if (const std::string different = different_calls(ranks); !different.empty()) parts.push_back(different);
+  }
+  if (parts.empty()) {
     parts.push_back(fmt::format("no rank on this node moves, and none stands out: rank {} {}", ranks[0].rank,
                                 at_words(ranks[0])));
   }
@@ -250,9 +278,14 @@ std::vector<std::pair<std::string, std::string>> flight_variables(const std::str
 
 std::vector<std::string> frames_of(const std::string& py_spy) {
   std::vector<std::string> frames;
+  std::string process;
   bool main = false;
   for (const std::string& line : base::split_lines(py_spy)) {
-    if (line.starts_with("Thread ")) main = line.find("\"MainThread\"") != std::string::npos;
+    if (line.starts_with("Process ")) process = line.substr(8, line.find(':') - 8);
+    // Its threads have no names before `threading` is imported; the main thread has the number of the
+    // process.
+    if (line.starts_with("Thread "))
+      main = line.find("\"MainThread\"") != std::string::npos || line.starts_with("Thread " + process + " ");
     if (!main || !line.starts_with("    ")) continue;
     std::string frame(base::trimmed(line));
     const size_t torch = frame.find("torch/"), open = frame.find('(');

@@ -281,6 +281,18 @@ class Chooser {
                                : "with " + simplest->candidate.words() + ": " + simplest->refused;
   }
 
+  // Where every layout is refused with the same words, layouts have nothing to do with it, and compiling any
+  // of them says so with a number of its own.
+  const Trial* fault_of_the_recipe() const {
+    const Trial* first = nullptr;
+    for (const Trial& trial : trials_) {
+      if (trial.candidate.layout.tensor > question_.machine.ranks_per_node) continue;  // was not compiled
+      if (first == nullptr) first = &trial;
+      if (trial.refused != first->refused) return nullptr;
+    }
+    return first;
+  }
+
   // Where the weights and moments alone are too much, what a step works on does not matter.
   std::string less_state() const {
     std::vector<std::string> ways{"more ranks"};
@@ -291,6 +303,7 @@ class Chooser {
   [[noreturn]] void refuse() {
     const std::optional<Trial> found = nearest();
     if (!found) {
+      if (const Trial* any = fault_of_the_recipe()) static_cast<void>(compile_(any->candidate));
       throw base::ConfigError(183, fmt::format("parallel.auto finds no layout for {} ranks: {}",
                                                question_.ranks, why_impossible()));
     }

@@ -68,8 +68,10 @@ void RanksNow::look_here(std::vector<RankNow>& ranks) {
   for (const int rank : ranks_with_marks(folder_)) {
     RankNow now;
     int pid = 0;
+    bool lives = false;
     try {
-      pid = base::RingReader(watch::ring_path(folder_, rank)).pid();
+      const base::RingReader ring(watch::ring_path(folder_, rank));
+      pid = ring.pid(), lives = ring.writer_lives();
     } catch (const base::Error&) {
       continue;  // it is being written, or is no ring
     }
@@ -78,7 +80,7 @@ void RanksNow::look_here(std::vector<RankNow>& ranks) {
     now.facts = watch::read_facts(folder_, rank, pid, 0, seen.names);
     // A shared disk has the marks of other hosts' ranks, whose processes are none of ours.
     if (!seen.names.host.empty() && seen.names.host != base::host_name()) continue;
-    const std::optional<ProcessNow> process = process_now(pid);
+    const std::optional<ProcessNow> process = lives ? process_now(pid) : std::nullopt;
     now.alive = now.facts.alive = process.has_value() && now.facts.phase != watch::Phase::end;
     now.step_seconds = now.facts.usual_step, now.waits = now.facts.waits;
     if (process) {
@@ -117,7 +119,7 @@ bool lives_here(const std::string& folder) {
       const std::vector<base::RingEntry> entries = phases.entries();
       const bool ended =
           !entries.empty() && entries.back().stamp.op == static_cast<uint16_t>(watch::Phase::end);
-      if (ended || !process_now(phases.pid())) continue;
+      if (ended || !phases.writer_lives() || !process_now(phases.pid())) continue;
       const watch::Names names = watch::read_names(base::try_read_file(watch::names_path(folder, rank)).text);
       if (names.host.empty() || names.host == base::host_name()) return true;
     } catch (const base::Error&) {

@@ -5,11 +5,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
+#include "lockstep/base/ring.h"
+#include "lockstep/base/temporary_folder.h"
 #include "lockstep/see/advice.h"
 #include "lockstep/see/pace.h"
 #include "lockstep/see/process_now.h"
+#include "lockstep/see/ranks_now.h"
+#include "lockstep/watch/recorder.h"
 
 namespace lockstep::see {
 namespace {
@@ -22,6 +28,24 @@ LaneTimes lane(int rank, const char* name, std::vector<TimeSpan> spans) {
 }
 Timeline timeline(std::vector<LaneTimes> lanes) {
   return {.lanes = std::move(lanes), .first_step = 1, .last_step = 1, .problem = {}};
+}
+
+// A run that was killed stays dead when another process is given its number.
+TEST(RanksNow, ANumberThatIsUsedAgainKeepsNoRunAlive) {
+  const base::TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() + "/trace");
+  for (const std::string& path : {watch::phase_path(folder.path(), 0), watch::ring_path(folder.path(), 0)})
+    base::RingWriter(path, {.rank = 0, .entries = 4});
+  EXPECT_TRUE(lives_here(folder.path()));
+  constexpr off_t kBirth = 40;  // base/ring_layout.h
+  for (const std::string& path : {watch::phase_path(folder.path(), 0), watch::ring_path(folder.path(), 0)}) {
+    const uint64_t later = base::birth_of(::getpid()).ticks + 1;
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(kBirth).write(reinterpret_cast<const char*>(&later), sizeof(later));
+  }
+  EXPECT_FALSE(lives_here(folder.path()));
+  RanksNow now(folder.path());
+  for (const RankNow& rank : now.look()) EXPECT_FALSE(rank.alive);
 }
 
 TEST(StepTime, PartsAddUpAndNothingIsCountedTwice) {

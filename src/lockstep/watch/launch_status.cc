@@ -1,11 +1,9 @@
 #include "lockstep/watch/launch_status.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -21,9 +19,6 @@ using nlohmann::json;
 constexpr std::chrono::milliseconds kInterval(1000);
 constexpr int64_t kMostBytes = 8 << 20;
 
-// Of a user who may not be asked for: a number that is taken is a process that lives.
-bool lives(int pid) { return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM); }
-
 }  // namespace
 
 std::string LaunchStatus::to_text() const {
@@ -33,10 +28,16 @@ std::string LaunchStatus::to_text() const {
     if (rank.exit_code) one["exit_code"] = *rank.exit_code, one["ending"] = rank.ending;
     all.push_back(std::move(one));
   }
-  const json text{
-      {"pid", pid},   {"command", command}, {"folder", folder},     {"host", host},
-      {"node", node}, {"nodes", nodes},     {"restarts", restarts}, {"started_micros", started_micros},
-      {"ranks", all}};
+  const json text{{"pid", pid},
+                  {"birth", birth.to_text()},
+                  {"command", command},
+                  {"folder", folder},
+                  {"host", host},
+                  {"node", node},
+                  {"nodes", nodes},
+                  {"restarts", restarts},
+                  {"started_micros", started_micros},
+                  {"ranks", all}};
   return text.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -44,6 +45,7 @@ std::optional<LaunchStatus> LaunchStatus::from_text(const std::string& text) {
   LaunchStatus status;
   try {
     const json all = json::parse(text);
+    status.birth = base::ProcessBirth::from_text(all.value("birth", ""));
     status.pid = all.at("pid"), status.command = all.at("command"), status.folder = all.at("folder");
     status.host = all.at("host"), status.node = all.at("node"), status.nodes = all.at("nodes");
     status.restarts = all.at("restarts"), status.started_micros = all.at("started_micros");
@@ -86,7 +88,7 @@ std::vector<LaunchStatus> launches_in(const std::string& folder) {
     if (!name.starts_with("launch-") || !name.ends_with(".json")) continue;
     const auto status = LaunchStatus::from_text(base::try_read_file(at->path().string(), kMostBytes).text);
     if (!status || status->host != base::host_name()) continue;
-    if (lives(status->pid)) {
+    if (base::still_lives(status->pid, status->birth)) {
       found.push_back(*status);
     } else {
       std::error_code ignored;

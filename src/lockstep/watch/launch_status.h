@@ -13,10 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/process_birth.h"
+
 namespace lockstep::watch {
 
 struct LaunchStatus {
   int pid = 0;  // the launcher's
+  base::ProcessBirth birth;
   std::string command, folder, host;
   int node = 0, nodes = 1, restarts = 0;
   int64_t started_micros = 0;  // since 1970

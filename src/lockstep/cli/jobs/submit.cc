@@ -13,6 +13,7 @@
 #include "lockstep/cli/report_json.h"
 #include "lockstep/cli/spaced_keys.h"
 #include "lockstep/jobs/submit.h"
+#include "lockstep/run/session/rank_layout.h"
 
 namespace lockstep::cli {
 namespace {
@@ -132,6 +133,15 @@ std::string after_of(const Words& words, const jobs::Place& place, const jobs::L
   return before.id_of("Slurm job");
 }
 
+// How many ranks will start is known: a layout that they cannot have is refused now, not after a wait for
+// machines.
+void check_ranks(const jobs::Place& place, const recipe::Recipe& recipe) {
+  if (recipe.parallel.automatic) return;
+  int64_t ranks = 0;
+  for (const jobs::Place& nodes : jobs::components_of(place)) ranks += nodes.nodes * jobs::ranks_of(nodes);
+  static_cast<void>(run::rank_layout(recipe, {.world = static_cast<int>(ranks)}));
+}
+
 // What shall run: a recipe, checked here and not in a queue, or a program of the user's.
 // Sentences: what the forecast has set.
 std::vector<std::string> set_run(const Words& words, const recipe::RecipeSource& source, jobs::Job& job) {
@@ -145,6 +155,7 @@ std::vector<std::string> set_run(const Words& words, const recipe::RecipeSource&
   }
   refuse_spaced_keys(source.overrides);
   const recipe::Resolved resolved = recipe::read_recipe(source);
+  check_ranks(job.place, resolved.recipe);
   job.name = resolved.recipe.run.name;
   if (!source.file.empty()) job.recipe = base::read_file(source.file);
   job.overrides = source.overrides;

@@ -86,11 +86,22 @@ void print_head(const Planned& p, const recipe::Recipe& recipe) {
     say(fmt::format("not measured: figures of {} are its maker's and estimates", p.place.device->name));
 }
 
+// Who names no region may rent the other kind of machine in another one, too.
+std::optional<plan::Place::Price> hourly_price(const Planned& p) {
+  return p.place.price(plan::Tariff::on_demand, p.paying.region);
+}
+
+// " in us-central1", where the price that it is compared with is another region's.
+std::string elsewhere(const Planned& p) {
+  const auto price = p.place.price(p.paying.tariff, p.paying.region), hourly = hourly_price(p);
+  return price && hourly && price->region != hourly->region ? " in " + hourly->region : "";
+}
+
 // What interruptions make of the run; nothing where it is not asked to run on spot machines.
 std::optional<plan::Spot> spot_of(const Planned& p) {
   const auto price = p.place.price(p.paying.tariff, p.paying.region);
   if (!price || p.paying.tariff != plan::Tariff::spot) return std::nullopt;
-  const auto hourly = p.place.price(plan::Tariff::on_demand, price->region);
+  const auto hourly = hourly_price(p);
   const run::Forecast& f = p.forecast;
   return plan::expect_spot({.hours = f.hours - f.save_hours(),
                             .save_hours = f.save_hours(),
@@ -126,7 +137,7 @@ struct BreakEven {
 };
 std::optional<BreakEven> break_even_of(const Planned& p) {
   const auto price = p.place.price(p.paying.tariff, p.paying.region);
-  const auto hourly = p.place.price(plan::Tariff::on_demand, price ? price->region : "");
+  const auto hourly = hourly_price(p);
   const bool committed =
       p.paying.tariff == plan::Tariff::one_year || p.paying.tariff == plan::Tariff::three_years;
   if (!price || !hourly || !committed) return std::nullopt;
@@ -137,14 +148,16 @@ std::optional<BreakEven> break_even_of(const Planned& p) {
 // What the tariff means for this run, in a sentence.
 void print_tariff(const Planned& p) {
   if (const auto even = break_even_of(p))
-    say(fmt::format("a commitment pays off from {:.0f} hours of use in {} on, of {:.0f}", even->hours,
-                    even->of > plan::kHoursOfYear ? "3 years" : "a year", even->of));
+    say(fmt::format("a commitment pays off from {:.0f} hours of use in {} on, of {:.0f}{}", even->hours,
+                    even->of > plan::kHoursOfYear ? "3 years" : "a year", even->of,
+                    elsewhere(p).empty() ? "" : ", next to on demand" + elsewhere(p)));
   const std::optional<plan::Spot> expected = spot_of(p);
   if (!expected) return;
   const plan::Spot& spot = *expected;
   const run::Forecast& f = p.forecast;
   const std::string rate =
-      fmt::format("spot, at {:g} preemptions per machine and day: ", p.paying.preemptions_per_day);
+      fmt::format("spot, at {:g} preemption{} per machine and day: ", p.paying.preemptions_per_day,
+                  p.paying.preemptions_per_day == 1 ? "" : "s");
   if (!spot.ends) return say(rate + "it would never end, for machines go faster than they come back");
   const double saving = spot.saving();
   std::string line =
@@ -152,7 +165,8 @@ void print_tariff(const Planned& p) {
                   spot.low, spot.high, base::human_duration(spot.hours * 3600), money(spot.usd),
                   money(spot.low_usd), money(spot.high_usd));
   if (spot.on_demand_usd > 0)
-    line += fmt::format(", {} {} than on demand", money(std::abs(saving)), saving < 0 ? "more" : "less");
+    line += fmt::format(", {} {} than on demand{}", money(std::abs(saving)), saving < 0 ? "more" : "less",
+                        elsewhere(p));
   if (const auto every = checkpoint_every(spot, f))
     line += fmt::format("; checkpoint.every={} loses least", *every);
   say(line);

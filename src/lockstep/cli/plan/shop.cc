@@ -107,6 +107,7 @@ ShopOptions options_of(const ShopWords& words) {
   if (!(words.preemptions >= 0 && words.preemptions <= 1000))
     throw ConfigError(109, "--preemptions must be 0 to 1000 per machine and day");
   if (words.machines < 1 || words.machines > 4096) throw ConfigError(109, "--machines must be 1 to 4096");
+  if (words.shown < 1) throw ConfigError(109, "--show must be 1 or more");
   options.most_machines = static_cast<int>(words.machines);
   options.quota = read_quotas(words.quota);
   if (words.choose && options.only.empty()) options.only = "gcp";
@@ -265,7 +266,7 @@ void print_offers(const Offers& offers, const ShopWords& words, const std::vecto
   if (fast != nullptr && fast != cheap) line("fastest:", *fast);
   if (cheap == nullptr) print("nothing meets every requirement; nearest first:\n");
   print("\n");
-  print_table(offers, static_cast<size_t>(std::max<int64_t>(1, words.shown)), terminal);
+  print_table(offers, static_cast<size_t>(words.shown), terminal);
   print_refused(offers, terminal);
   print_request(offers);
   if (!homes.empty()) print_homes(homes, cheap != nullptr ? *cheap : offers.list[0], terminal);

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/process_birth.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/see/report_progress.h"
@@ -50,9 +51,8 @@ bool send(const http::Url& url, const see::Notice& notice) {
   return false;
 }
 
-bool lives(int64_t process, const std::string& folder) {
-  if (process > 0) return ::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM;
-  return see::lives_here(folder);
+bool lives(int64_t process, const base::ProcessBirth& birth, const std::string& folder) {
+  return process > 0 ? base::still_lives(process, birth) : see::lives_here(folder);
 }
 
 [[noreturn]] void become(std::vector<std::string> words, int log) {
@@ -124,9 +124,10 @@ int notify_command(Arguments& arguments) {
   arguments.example("lockstep notify --to env:SLACK_WEBHOOK --test hello", "does it arrive?");
   if (!arguments.parse()) return 0;
   ::signal(SIGPIPE, SIG_IGN);  // a server that hangs up must not end it
+  const base::ProcessBirth birth = base::birth_of(process);
   if (kubeflow) {
     const std::string folder = process > 0 ? run : wanted_run(run, "notify");
-    report_progress(folder, [&] { return lives(process, folder); });
+    report_progress(folder, [&] { return lives(process, birth, folder); });
     return 0;
   }
   take_signals();
@@ -139,7 +140,7 @@ int notify_command(Arguments& arguments) {
   }
   const std::string folder = process > 0 ? run : wanted_run(run, "notify");
   see::Notifier notifier(folder, kinds);
-  while (lives(process, folder)) {
+  while (lives(process, birth, folder)) {
     for (const see::Notice& notice : notifier.fresh()) send(url, notice);
     std::this_thread::sleep_for(kLook);
   }

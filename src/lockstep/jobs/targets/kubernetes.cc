@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
@@ -40,6 +41,12 @@ const std::vector<Reason>& event_reasons() {
       {"Evicted", "the node needed the pod's memory or disk; raise memory_gib or use larger nodes"},
       {"FailedScheduling", "no node fits; the event says why"},
       {"BackOff", "its container ends again and again; `lockstep logs` shows why"},
+      {"violates PodSecurity",
+       "the namespace refuses such pods by its pod security level; choose a namespace whose level is "
+       "baseline"},
+      {"error looking up service account",
+       "the service account does not exist in this namespace; correct service_account"},
+      {" usage per ", "the namespace's LimitRange allows less; lower memory_gib or cpus, or ask for more"},
       {"forbidden", "you or the service account may not do that; ask for the role"},
   };
   return rows;
@@ -64,6 +71,13 @@ Resource resource_of(const Job& job, const std::string& what, bool costs) {
           .id = object};
 }
 
+// Who may not create may not ask or delete either: the server's word that it made nothing is all there is. A
+// conflict is none, for what is in the way may be ours.
+bool is_refusal(const Answer& answer) {
+  return answer.error.find(" is forbidden: ") != std::string::npos ||
+         answer.error.find(" is invalid: ") != std::string::npos;
+}
+
 Plan plan(const Job& asked) {
   Job job = asked;
   if (is_gke(asked.place)) job.place = gke_place(asked.place);
@@ -84,13 +98,15 @@ Plan plan(const Job& asked) {
   const auto create = [&](const std::string& file, const std::string& what, bool costs) {
     plan.steps.push_back(
         {.command = {kubectl(place, {"create", "--filename", job.state_folder + "/" + file})},
-         .makes = {resource_of(job, what, costs)}});
+         .makes = {resource_of(job, what, costs)},
+         .refused = is_refusal});
   };
   if (place.nodes > 1) {
     plan.steps.push_back({.command = {.words = kubectl(place, {"create", "secret", "generic", job.id,
                                                                "--from-file=secret=/dev/stdin"}),
                                       .input = fresh_secret()},
-                          .makes = {resource_of(job, "secret", false)}});
+                          .makes = {resource_of(job, "secret", false)},
+                          .refused = is_refusal});
   }
   if (place.nodes > 1 && std::string_view(form.name) == "job") {
     plan.files.push_back({"service.yaml", to_yaml(service_manifest(job))});
@@ -100,6 +116,7 @@ Plan plan(const Job& asked) {
     plan.files.push_back({"provisioning.yaml", to_yaml(provisioning_of(job))});
     create("provisioning.yaml", "provisioningrequests.autoscaling.x-k8s.io", false);
     plan.steps.back().makes.push_back(resource_of(job, "podtemplate", false));
+    plan.steps.back().refused = nullptr;  // two objects: one of them may have been made
   }
   plan.files.push_back({"job.yaml", to_yaml(form.manifest(job))});
   create("job.yaml", form.what, true);
@@ -153,15 +170,18 @@ std::string container_reason(const json& pod) {
 Status condition_status(const json& object) {
   const json::json_pointer place("/status/conditions");
   if (!object.contains(place) || !object[place].is_array()) return {};
+  Status status;
   for (const json& condition : object[place]) {
     const std::string type = text_at(condition, "/type");
     if (text_at(condition, "/status") != "True") continue;
     if (type == "Complete" || type == "Completed" || type == "Succeeded") return {State::done, "", ""};
-    if (type == "Failed")
-      return {State::failed, "",
-              fmt::format("{}: {}", text_at(condition, "/reason"), text_at(condition, "/message"))};
+    // A Job that will fail waits until the last of its pods is gone.
+    if (type == "Failed" || type == "FailureTarget")
+      status = {type == "Failed" ? State::failed : State::ending, "",
+                fmt::format("{}: {}", text_at(condition, "/reason"), text_at(condition, "/message"))};
+    if (type == "Failed") return status;
   }
-  return {};
+  return status;
 }
 
 Status status(const Submitted& job, Client& client) {
@@ -182,7 +202,7 @@ Status status(const Submitted& job, Client& client) {
     if (status.state == State::failed && why == "exit code 75")
       return {State::saved, "", "preempted and saved; submit it again to resume"};
   }
-  if (has_ended(status.state)) return status;
+  if (has_ended(status.state) || status.state == State::ending) return status;
   if (running > 0) return {State::running, fmt::format("{} of {} pods", running, job.place.nodes), reason};
   return {State::queued, "",
           !reason.empty() ? reason
@@ -209,14 +229,18 @@ std::vector<std::string> why(const Submitted& job, const Status& status, Client&
   };
   if (!status.reason.empty()) add(status.reason);
   std::string problem;
+  std::set<std::string> placed;  // on nodes: that there was none before is over
   for (const json& pod : pods_of(job, client, problem)) {
     if (const std::string reason = container_reason(pod); !reason.empty()) add(reason);
+    if (!text_at(pod, "/spec/nodeName").empty()) placed.insert(text_at(pod, "/metadata/name"));
   }
   const json events =
       ask(kubectl(job.place, {"get", "events", "--field-selector=type=Warning", "--output=json"}), client,
           problem);
   for (const json& event : events.is_object() ? events.value("items", json::array()) : json::array()) {
-    if (text_at(event, "/involvedObject/name").starts_with(job.id))
+    const std::string name = text_at(event, "/involvedObject/name");
+    const bool over = text_at(event, "/reason") == "FailedScheduling" && placed.contains(name);
+    if (name.starts_with(job.id) && !over)
       add(fmt::format("{}: {}", text_at(event, "/reason"), text_at(event, "/message")));
   }
   if (!problem.empty()) lines.push_back(problem);

@@ -16,20 +16,27 @@ using base::ConfigError;
 
 namespace {
 
-constexpr int kMostRanks = 1 << 20;
+constexpr int64_t kMostRanks = 1 << 20;
 
 struct Counted {
-  int count = 1;
+  int64_t count = 1;
   std::string name;
 };
+
+// A count that no machine reaches is still a count, to be refused as one.
+std::optional<int64_t> count_of(const std::string& word) {
+  const bool digits = !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
+  if (const auto count = base::parse_number<int64_t>(word)) return std::min(*count, kMostRanks + 1);
+  return digits ? std::optional(kMostRanks + 1) : std::nullopt;
+}
 
 // "8xH100", "32 x NAME", "NAME x 32", "NAME". A name may have an x of its own: p5.48xlarge.
 std::vector<Counted> readings(const std::string& words) {
   std::vector<Counted> all{{1, words}};
   for (size_t x = words.find('x'); x != std::string::npos; x = words.find('x', x + 1)) {
     const std::string before(base::trimmed(words.substr(0, x))), after(base::trimmed(words.substr(x + 1)));
-    if (const auto count = base::parse_number<int>(before)) all.push_back({*count, after});
-    if (const auto count = base::parse_number<int>(after)) all.push_back({*count, before});
+    if (const auto count = count_of(before)) all.push_back({*count, after});
+    if (const auto count = count_of(after)) all.push_back({*count, before});
   }
   return all;
 }
@@ -108,7 +115,7 @@ Place parse_place(const std::string& words) {
                       "faster or slower: measure that machine again with `lockstep bench machine`",
                       base::quoted(device->name), device->build, base::kVersion));
     }
-    const int64_t ranks = int64_t{one.count} * (machine != nullptr ? machine->devices : 1);
+    const int64_t ranks = one.count * (machine != nullptr ? machine->devices : 1);
     if (one.count < 1 || ranks > kMostRanks) {
       throw ConfigError(571, fmt::format("{}: expected 1 to {} devices", base::quoted(given), kMostRanks));
     }

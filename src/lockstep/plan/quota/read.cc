@@ -153,7 +153,7 @@ class Reader {
     const auto value = [&](size_t k) {
       const auto number = base::parse_number<double>(all[k]);
       if (!number || !(*number >= 0 && *number <= kMost))
-        refuse(fmt::format("line {}: {} must be a number", line, base::quoted(all[k])));
+        refuse(fmt::format("line {}: {} must be a number, 0 or more", line, base::quoted(all[k])));
       return *number;
     };
     if (all.size() < 3 || all.size() > 4) refuse(fmt::format("line {}: {} words", line, all.size()));
