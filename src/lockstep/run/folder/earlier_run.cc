@@ -227,13 +227,14 @@ bool has_saved(const std::string& folder) {
 
 bool tells_its_end(const std::string& folder, int64_t steps) {
   std::ifstream events(folder + "/events.jsonl");
-  if (!events) return true;
+  bool tells = false;
   for (std::string text; std::getline(events, text);) {
     const json line = json::parse(text, nullptr, false);
     if (!line.is_object() || !line.contains("event") || !line.contains("step")) continue;
+    tells = true;
     if (line["event"] == "finished" && line["step"] == steps) return true;
   }
-  return false;
+  return !tells;
 }
 
 namespace {
