@@ -2,7 +2,7 @@
 # A build for another processor than this one's: ./dev wheel --for aarch64.
 #
 # Sourced by ./dev behind bootstrap.sh. Debian's cross compiler is installed; the libraries of the other architecture are only
-# unpacked, into .deps/MACHINE/root, so that this system stays as it is. LibTorch and Arrow of that machine are PyPI's wheels,
+# unpacked, into .deps/MACHINE/sysroot, so that this system stays as it is. LibTorch and Arrow of that machine are PyPI's wheels,
 # in .deps/MACHINE/site. With qemu-user here, what was built can be run: qemu-MACHINE -L /usr/MACHINE-linux-gnu PROGRAM.
 : "${root:?}" "${deps:?}"
 
@@ -20,20 +20,20 @@ apt_of() {
     -o Dir::State::status=/dev/null -o Dir::Cache="$state" -o Dir::Cache::archives="$state/archives" -o APT::Sandbox::User='' "$@"
 }
 
-# unpack_packages MACHINE: into .deps/MACHINE/root, once.
+# unpack_packages MACHINE: into .deps/MACHINE/sysroot, once.
 unpack_packages() {
   local machine=$1 folder=$deps/$1 architecture=${debian_architectures[$1]} state file
-  if [[ -f $folder/root/.complete && $(<"$folder/root/.complete") == "${cross_packages[*]} headers" ]]; then return 0; fi
+  if [[ -f $folder/sysroot/.complete && $(<"$folder/sysroot/.complete") == "${cross_packages[*]} headers" ]]; then return 0; fi
   state=$(mktemp -d)
-  rm -rf "$folder/root" && mkdir -p "$folder/root"
+  rm -rf "$folder/sysroot" && mkdir -p "$folder/sysroot"
   if apt_of "$architecture" "$state" update && (cd "$state" && apt_of "$architecture" "$state" download "${cross_packages[@]}"); then
-    for file in "$state"/*.deb; do dpkg-deb -x "$file" "$folder/root" || { rm -rf "$state" && return 1; }; done
+    for file in "$state"/*.deb; do dpkg-deb -x "$file" "$folder/sysroot" || { rm -rf "$state" && return 1; }; done
     # Headers of this architecture alone: the compiler looks for them in the system's own folder of that name, not in this one.
-    cp -r "$folder/root/usr/include/$machine-linux-gnu/." "$folder/root/usr/include" || { rm -rf "$state" && return 1; }
-    printf '%s\n' "${cross_packages[*]} headers" >"$folder/root/.complete"
+    cp -r "$folder/sysroot/usr/include/$machine-linux-gnu/." "$folder/sysroot/usr/include" || { rm -rf "$state" && return 1; }
+    printf '%s\n' "${cross_packages[*]} headers" >"$folder/sysroot/.complete"
   fi
   rm -rf "$state"
-  [[ -f $folder/root/.complete ]]
+  [[ -f $folder/sysroot/.complete ]]
 }
 
 # set_up_cross MACHINE TARGET...: `build` is the other machine's folder afterwards.
@@ -53,7 +53,7 @@ set_up_cross() {
     fail 1 LS0709 "apt-get could not fetch the libraries for $machine; see $deps/log/packages-$machine.log"
   wheels fetch cpu arrow --arch "$machine" --deps "$folder" || exit $?
   torch=$folder/site/torch build=$root/build-$machine
-  configure "$build" "$machine" -DLOCKSTEP_CROSS_ROOT="$folder/root" -DLOCKSTEP_ARROW="$folder/site/pyarrow"
+  configure "$build" "$machine" -DLOCKSTEP_CROSS_ROOT="$folder/sysroot" -DLOCKSTEP_ARROW="$folder/site/pyarrow"
   compile "$build" "$@"
   free_lock
   trap - INT TERM

@@ -1,20 +1,18 @@
 #include "lockstep/launch/process/disk_process.h"
 
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <exception>
+#include <span>
 #include <utility>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/launch/process/process.h"
+#include "lockstep/launch/process/record.h"
 
 namespace lockstep::launch {
 
@@ -35,33 +33,17 @@ std::string answer_to(const Request& request, const DiskCall& call) {
   }
 }
 
-std::string read_words(int file) {
-  struct stat size {};
-  ::fstat(file, &size);
-  std::string bytes(static_cast<size_t>(size.st_size), '\0');
-  [[maybe_unused]] const ssize_t got = ::pread(file, bytes.data(), bytes.size(), 0);
-  return bytes;
-}
-
 // False: the launcher has gone.
 bool serve(int socket) {
   Request request;
-  iovec part{&request, sizeof request};
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))];
-  msghdr message{};
-  message.msg_iov = &part, message.msg_iovlen = 1;
-  message.msg_control = control, message.msg_controllen = sizeof control;
-  const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  if (got < 0 && errno == EINTR) return true;
-  if (got != sizeof request) return false;
-  int descriptors[2] = {-1, -1};
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || (message.msg_flags & MSG_CTRUNC)) return false;
-  std::memcpy(descriptors, CMSG_DATA(header),
-              std::min(sizeof descriptors, static_cast<size_t>(header->cmsg_len - CMSG_LEN(0))));
-  const base::Descriptor words(descriptors[0]), file(request.has_descriptor ? descriptors[1] : -1);
+  const Received received = receive_record(socket, &request, sizeof request);
+  if (received.bytes < 0 && errno == EINTR) return true;
+  const size_t expected = request.has_descriptor ? 2 : 1;
+  if (received.bytes != sizeof request || received.descriptors.size() != expected) return false;
+  const base::Descriptor words(received.descriptors.front()),
+      file(request.has_descriptor ? received.descriptors.back() : -1);
   const DiskCall call{
-      .words = unpack_words(read_words(words.number)), .descriptor = file.number, .caller = socket};
+      .words = unpack_words(read_letter(words.number)), .descriptor = file.number, .caller = socket};
   // One byte in front: an empty record would look like the end.
   const std::string answer = "=" + answer_to(request, call).substr(0, kMostAnswer);
   return ::send(socket, answer.data(), answer.size(), MSG_NOSIGNAL) > 0;
@@ -103,28 +85,14 @@ std::string DiskProcess::call(DiskWork work, const DiskCall& call) {
 
 // False: it could not be asked, or has gone.
 bool DiskProcess::ask(DiskWork work, const DiskCall& call, std::string& answer) const {
-  const std::string bytes = pack_words(call.words);
-  const base::Descriptor words(::memfd_create("lockstep-disk", MFD_CLOEXEC));
-  if (words.number < 0 ||
-      ::write(words.number, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+  const base::Descriptor words(make_letter(pack_words(call.words)));
+  if (words.number < 0) return false;
+  const Request request{work, call.descriptor >= 0};
+  const int descriptors[] = {words.number, call.descriptor};
+  if (!send_record(socket_, &request, sizeof request, std::span(descriptors, request.has_descriptor ? 2 : 1)))
     return false;
-  Request request{work, call.descriptor >= 0};
-  const int descriptors[2] = {words.number, call.descriptor};
-  const size_t count = request.has_descriptor ? 2 : 1;
-  iovec part{&request, sizeof request};
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part, message.msg_iovlen = 1;
-  message.msg_control = control, message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(count * sizeof(int));
-  std::memcpy(CMSG_DATA(header), descriptors, count * sizeof(int));
-  ssize_t got = 0;
-  do got = ::sendmsg(socket_, &message, MSG_NOSIGNAL);
-  while (got < 0 && errno == EINTR);
-  if (got < 0) return false;
   char said[kMostAnswer + 1];
+  ssize_t got = 0;
   do got = ::recv(socket_, said, sizeof said, 0);
   while (got < 0 && errno == EINTR);
   if (got <= 0) return false;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/launch/process/descendants.h"
 #include "lockstep/launch/process/guard_message.h"
+#include "lockstep/launch/process/record.h"
 
 namespace lockstep::launch {
 
@@ -24,32 +24,14 @@ namespace {
                       fmt::format("{}: {}; check the limits with `ulimit -a`", what, std::strerror(errno)));
 }
 
-void send_with_descriptors(int socket, const Request& request, const std::vector<int>& descriptors) {
-  iovec part{const_cast<Request*>(&request), sizeof request};
-  alignas(cmsghdr) char control[CMSG_SPACE(6 * sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part, message.msg_iovlen = 1;
-  if (!descriptors.empty()) {
-    const size_t bytes = descriptors.size() * sizeof(int);
-    message.msg_control = control, message.msg_controllen = CMSG_SPACE(bytes);
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(bytes);
-    std::memcpy(CMSG_DATA(header), descriptors.data(), bytes);
-  }
-  while (::sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
-    if (errno != EINTR) return;  // the guard has gone: take() says so
-  }
+void send(int socket, const Request& request, const std::vector<int>& descriptors) {
+  send_record(socket, &request, sizeof request, descriptors);  // a guard that has gone: take() says so
 }
 
-// What is too long for a record.
 int letter(const std::string& bytes) {
-  const int file = ::memfd_create("lockstep-letter", MFD_CLOEXEC);
-  if (file >= 0 && ::write(file, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()))
-    return file;
-  const int error = errno;
-  if (file >= 0) ::close(file);
-  errno = error;
-  fail("cannot tell the guard what to start");
+  const int file = make_letter(bytes);
+  if (file < 0) fail("cannot tell the guard what to start");
+  return file;
 }
 
 }  // namespace
@@ -95,7 +77,7 @@ pid_t Guard::start(const Process& process) {
     request.descriptors |= 1u << k;
     descriptors.push_back(streams[k]);
   }
-  send_with_descriptors(socket_, request, descriptors);
+  send(socket_, request, descriptors);
   has_started_ = false;
   while (!has_started_ && receive(true)) {
   }
@@ -111,13 +93,13 @@ pid_t Guard::start(const Process& process) {
 void Guard::signal(pid_t pid, int number) {
   Request request;
   request.kind = Ask::signal, request.pid = pid, request.signal = number;
-  send_with_descriptors(socket_, request, {});
+  send(socket_, request, {});
 }
 
 void Guard::end_all(Duration grace) {
   Request request;
   request.kind = Ask::end_all, request.grace_ms = grace.count();
-  send_with_descriptors(socket_, request, {});
+  send(socket_, request, {});
 }
 
 void Guard::leave_behind() { left_behind_ = true; }
@@ -126,7 +108,7 @@ void Guard::remove_at_end(const std::string& folder) {
   const base::Descriptor name(letter(folder));
   Request request;
   request.kind = Ask::remove_at_end;
-  send_with_descriptors(socket_, request, {name.number});
+  send(socket_, request, {name.number});
 }
 
 // One report into news_. False: none there (or, when waiting, none will come).

@@ -23,6 +23,7 @@
 #include "lockstep/launch/process/descendants.h"
 #include "lockstep/launch/process/guard_message.h"
 #include "lockstep/launch/process/process.h"
+#include "lockstep/launch/process/record.h"
 
 namespace lockstep::launch {
 
@@ -62,7 +63,7 @@ class GuardProcess {
 
  private:
   void serve();
-  void start(const Request& request, const int* descriptors, int count);
+  void start(const Request& request, const std::vector<int>& descriptors);
   void tell_started(pid_t pid, int error);
   void reap();
   void begin_end(int64_t grace_ms);
@@ -79,14 +80,6 @@ class GuardProcess {
   std::deque<Report> out_;
   Folders* folders_;  // null: nowhere to note them
 };
-
-std::string read_letter(int file) {
-  struct stat size {};
-  ::fstat(file, &size);
-  std::string bytes(static_cast<size_t>(size.st_size), '\0');
-  [[maybe_unused]] const ssize_t got = ::pread(file, bytes.data(), bytes.size(), 0);
-  return bytes;
-}
 
 void GuardProcess::run() {
   socket_ = let_go(socket_, "lockstep-guard");
@@ -116,40 +109,30 @@ void GuardProcess::run() {
 
 void GuardProcess::serve() {
   Request request;
-  iovec part{&request, sizeof request};
-  alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))];
-  msghdr message{};
-  message.msg_iov = &part, message.msg_iovlen = 1;
-  message.msg_control = control, message.msg_controllen = sizeof control;
-  const ssize_t got = ::recvmsg(socket_, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) {
+  const Received received = receive_record(socket_, &request, sizeof request, MSG_DONTWAIT);
+  if (received.bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (received.bytes <= 0) {
     launcher_gone_ = true;
     begin_end(grace_ms_);
     return;
   }
-  int descriptors[8], count = 0;
-  if (const cmsghdr* header = CMSG_FIRSTHDR(&message)) {
-    count = static_cast<int>((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-    std::memcpy(descriptors, CMSG_DATA(header), static_cast<size_t>(count) * sizeof(int));
-  }
-  // Where this process may not open more files, some were left out on the way.
-  const bool complete = !(message.msg_flags & MSG_CTRUNC);
+  const std::vector<int>& descriptors = received.descriptors;
   if (request.kind == Ask::start) {
-    complete ? start(request, descriptors, count) : tell_started(-1, EMFILE);
+    received.complete ? start(request, descriptors) : tell_started(-1, EMFILE);
   }
-  if (request.kind == Ask::remove_at_end && complete && folders_ != nullptr)
+  if (request.kind == Ask::remove_at_end && received.complete && folders_ != nullptr)
     folders_->add(read_letter(descriptors[0]));
   if (request.kind == Ask::signal) ::kill(request.pid, request.signal);
   if (request.kind == Ask::end_all) begin_end(request.grace_ms);
-  for (int k = 0; k < count; ++k) ::close(descriptors[k]);
+  for (const int descriptor : descriptors) ::close(descriptor);
 }
 
-void GuardProcess::start(const Request& request, const int* descriptors, int count) {
+void GuardProcess::start(const Request& request, const std::vector<int>& descriptors) {
   Process process = unpack(read_letter(descriptors[0]));
   int* const streams[] = {&process.in, &process.out, &process.err, &process.keep, &process.memory};
-  for (int k = 0, next = 1; k < 5; ++k) {
-    if ((request.descriptors & (1u << k)) && next < count) *streams[k] = descriptors[next++];
+  size_t next = 1;
+  for (int k = 0; k < 5; ++k) {
+    if ((request.descriptors & (1u << k)) && next < descriptors.size()) *streams[k] = descriptors[next++];
   }
   const pid_t guard = ::getpid(), pid = ::fork();
   if (pid == 0) {
